@@ -34,20 +34,24 @@ enum class Activation : int {
 
 MXGEMM_EXPORT std::string_view to_string(Reproducible promise) noexcept;
 MXGEMM_EXPORT std::string_view to_string(Activation activation) noexcept;
+/// Reads "run", "batch", "device".
+MXGEMM_EXPORT Result<Reproducible> parse_reproducible(std::string_view text);
+/// Reads "mxfp4", "none".
+MXGEMM_EXPORT Result<Activation> parse_activation(std::string_view text);
 
 struct PlanOptions {
   Activation activation = Activation::mxfp4;
   ScaleRule activation_rule = ScaleRule::even;
   NonFinite non_finite = NonFinite::propagate;
   Reproducible reproducible = Reproducible::run;
-  std::string_view kernel;        // force one kernel by its registry name; empty: the best
+  std::string_view kernel = {};   // force one kernel by its registry name; empty: the best
   ThreadPool* threads = nullptr;  // CPU only; must outlive the plan; none: the calling thread
 };
 
 /// C = alpha * S + bias, in float32, before C's own rounding.
 struct Epilogue {
   float alpha = 1.0f;
-  std::span<const float> bias;  // N values, or empty
+  std::span<const float> bias = {};  // N values, or empty
 };
 
 /// A part of K. Cuts lie on span boundaries: multiples of kSpan elements, or K itself.

@@ -44,7 +44,7 @@ class MXGEMM_EXPORT Weights {
     std::string_view scale_rule = "unknown";
     /// Set: the bytes are borrowed, and this is held as long as anything uses them.
     /// Null: the bytes are copied.
-    std::shared_ptr<const void> keep_alive;
+    std::shared_ptr<const void> keep_alive = {};
   };
 
   /// From row-major MXFP4 with w.rows = E * N. Bytes between rows, and the last high nibble of an

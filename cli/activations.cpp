@@ -1,0 +1,74 @@
+#include "activations.h"
+
+#include <cmath>
+
+#include "formats/mxfp4.h"
+
+namespace mxgemm::cli {
+namespace {
+
+/// splitmix64: the same sequence with every standard library.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() noexcept {
+    std::uint64_t z = state_ += 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+  }
+  /// Sum of four 16-bit uniforms, variance 1: normal enough, and exact arithmetic.
+  float normal() noexcept {
+    const std::uint64_t bits = next();
+    std::int64_t sum = 0;
+    for (int i = 0; i < 4; ++i) sum += static_cast<std::int64_t>((bits >> (16 * i)) & 0xFFFF);
+    constexpr float kDeviation = 37837.2f;  // of the sum: 65536 / sqrt(3)
+    return static_cast<float>(sum - 2 * 65535) / kDeviation;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+bf16 to_bf16(float value) noexcept {
+  return {formats::float_to_bf16(value)};
+}
+
+float probe(std::int64_t row, std::int64_t col, std::int64_t cols) {
+  const std::int64_t block = col / formats::kBlock;
+  switch (row % 6) {
+    case 0:
+      return col == (row * 37 + 5) % cols ? 1.0f : 0.0f;
+    case 1:
+      return std::ldexp(1.0f, static_cast<int>(row % 40) - 20);
+    case 2:
+      return std::ldexp(1.0f + static_cast<float>(col % 7) / 8, static_cast<int>(block % 33) - 16);
+    case 3:  // 6 sets the scale to 1, the others are ties between two codes
+      return (col % 2 != 0 ? -1.0f : 1.0f) *
+             (col % formats::kBlock == 0 ? 6.0f : 0.25f + 0.5f * static_cast<float>(col % 5));
+    case 4:
+      return col == cols / 2 ? std::nanf("") : 0.0f;
+    default:
+      return col == cols - 1 ? INFINITY : 0.0f;
+  }
+}
+
+}  // namespace
+
+Bf16Matrix random_activations(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
+  Bf16Matrix a{std::vector<bf16>(static_cast<std::size_t>(rows * cols)), rows, cols};
+  Random random(seed);
+  for (bf16& value : a.values) value = to_bf16(random.normal());
+  return a;
+}
+
+Bf16Matrix probe_activations(std::int64_t rows, std::int64_t cols) {
+  Bf16Matrix a{{}, rows, cols};
+  a.values.reserve(static_cast<std::size_t>(rows * cols));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < cols; ++c) a.values.push_back(to_bf16(probe(r, c, cols)));
+  }
+  return a;
+}
+
+}  // namespace mxgemm::cli

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Builds the fuzz targets (clang) and runs each for this many seconds: scripts/fuzz.sh [30]
+# New inputs are kept in build/fuzz/corpus; a finding ends the script and lies in build/fuzz.
+set -eu
+seconds=${1:-30}
+cd "$(dirname "$0")/.."
+build=${MXGEMM_FUZZ_BUILD:-build/fuzz}
+
+cmake --preset fuzz -B "$build" >/dev/null
+cmake --build "$build" --target mxgemm_fuzzers
+bin=$build/tests/fuzz
+"$bin/make_seeds" "$build/seeds"
+
+# Inputs of at most 1 MB; no block above the input's size + 64 MB may be allocated.
+for target in fuzz_safetensors fuzz_index fuzz_npy; do
+  dict=tests/fuzz/json.dict
+  [ "$target" = fuzz_npy ] && dict=tests/fuzz/npy.dict
+  mkdir -p "$build/corpus/$target"
+  echo "$target: $seconds s"
+  "$bin/$target" -max_total_time="$seconds" -max_len=1000000 -malloc_limit_mb=65 -detect_leaks=1 \
+    -timeout=10 -dict="$dict" -artifact_prefix="$build/$target-" -print_final_stats=1 -verbosity=0 \
+    "$build/corpus/$target" "$build/seeds/$target"
+done

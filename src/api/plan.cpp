@@ -1,0 +1,403 @@
+#include "mxgemm/plan.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "api/check.h"
+#include "api/weights_impl.h"
+#include "backend/cpu/ordered_sum.h"
+#include "layout/layouts.h"
+#include "plan/choose.h"
+#include "plan/kernel.h"
+
+namespace mxgemm {
+
+struct Plan::Impl {
+  Device device;
+  Weights weights;
+  WeightsView view;
+  std::int64_t m_max = 0;
+  PlanOptions options;  // its `kernel` is replaced by `forced`, which it owns
+  std::string forced;
+  std::vector<Bucket> buckets;  // rising m_max; the last one's is the plan's
+  std::string environment;      // variables in force at creation, for explain()
+
+  Problem problem(std::int64_t m) const noexcept {
+    return {.shape = {m, view.n, view.k}, .layout = view.layout,
+            .activation = options.activation, .reproducible = options.reproducible};
+  }
+  const Bucket& bucket(std::int64_t m) const noexcept {
+    return *std::lower_bound(buckets.begin(), std::prev(buckets.end()), m,
+                             [](const Bucket& b, std::int64_t rows) { return b.m_max < rows; });
+  }
+  /// What run() asks of its callers: the kernel's need, and room to align it.
+  std::size_t workspace_bytes(std::int64_t m) const noexcept {
+    const Bucket& b = bucket(m);
+    const std::size_t bytes = b.kernel->workspace_bytes(problem(m), b.config);
+    return bytes == 0 ? 0 : bytes + kWorkspaceAlignment - 1;
+  }
+  Status run(RunArgs args, std::span<std::byte> workspace, Stream stream) const noexcept;
+};
+
+namespace {
+
+const char* environment_variable(const char* name) noexcept {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+std::string environment_in_force() {
+  std::string text;
+  for (const char* name : {"MXGEMM_CPU_ISA", "MXGEMM_KERNEL"})
+    if (const char* value = environment_variable(name))
+      text += std::string(text.empty() ? "" : ", ") + name + "=" + value;
+  return text;
+}
+
+bool is_kernel_name(std::string_view name) noexcept {
+  return std::any_of(registry().begin(), registry().end(),
+                     [&](const KernelDesc* kernel) { return kernel->name == name; });
+}
+
+/// Where the choice may change with M: powers of two, and m_max itself.
+std::vector<std::int64_t> bucket_bounds(std::int64_t m_max) {
+  std::vector<std::int64_t> bounds;
+  for (std::int64_t m = 1; m < m_max; m *= 2) bounds.push_back(m);
+  bounds.push_back(m_max);
+  return bounds;
+}
+
+/// All verdicts on one M, a line each.
+std::string describe(const Choice& choice) {
+  std::string text;
+  for (const Candidate& candidate : choice.candidates) {
+    text += "  " + std::string(candidate.kernel->name) + ": ";
+    text += candidate.kernel == choice.kernel ? "chosen (" + to_string(choice.config) + ")"
+                                              : std::string(candidate.verdict.message());
+    text += '\n';
+  }
+  return text;
+}
+
+Status no_kernel(const Choice& choice, const Problem& problem, const Device& device,
+                 std::string_view forced, const char* forced_by) {
+  // The most telling verdict: of the kernel asked for, else of the first one for this device.
+  const Candidate* telling = nullptr;
+  for (const Candidate& candidate : choice.candidates)
+    if (forced.empty() ? telling == nullptr && candidate.kernel->device == device.kind
+                       : candidate.kernel->name == forced)
+      telling = &candidate;
+  if (telling == nullptr)
+    return Status::error(StatusCode::unsupported, "no kernel for device %s is built in",
+                         to_string(device).c_str());
+  return Status::error(StatusCode::unsupported,
+                       "%s%sno kernel can run [n %" PRId64 ", k %" PRId64
+                       "] with activation = %s, reproducible = %s; %s: %s",
+                       forced_by, forced.empty() ? "" : ": ", problem.shape.n, problem.shape.k,
+                       to_string(problem.activation).data(),
+                       to_string(problem.reproducible).data(), telling->kernel->name.data(),
+                       telling->verdict.c_str());
+}
+
+Status check_options(const Weights& weights, std::int64_t m_max, const PlanOptions& options) {
+  if (m_max < 0 || m_max > (std::int64_t{1} << 40))
+    return Status::error(StatusCode::invalid_argument, "m_max is %" PRId64 ", must be 0 to 2^40",
+                         m_max);
+  if (m_max > 0 && m_max > (std::int64_t{1} << 56) / std::max(weights.k(), weights.n()))
+    return Status::error(StatusCode::invalid_argument,
+                         "m_max is %" PRId64 ", must be at most 2^56 / max(n, k)", m_max);
+  if (weights.num_experts() != 1)
+    return Status::error(StatusCode::invalid_argument,
+                         "weights hold %" PRId64
+                         " experts, must be one matrix: take one with Weights::slice",
+                         weights.num_experts());
+  if (options.activation != Activation::mxfp4 && options.activation != Activation::none)
+    return Status::error(StatusCode::invalid_argument, "activation is %d, must be mxfp4 or none",
+                         static_cast<int>(options.activation));
+  if (options.reproducible < Reproducible::run || options.reproducible > Reproducible::device)
+    return Status::error(StatusCode::invalid_argument,
+                         "reproducible is %d, must be run, batch or device",
+                         static_cast<int>(options.reproducible));
+  return check_rule(options.activation_rule, options.non_finite);
+}
+
+/// Spans of a range, after its checks.
+Result<PartialOutput> check_range(const PartialRange& range, std::int64_t k) noexcept {
+  const std::int64_t end = range.k_end == -1 ? k : range.k_end;
+  if (range.k_begin < 0 || range.k_begin >= end || end > k)
+    return Status::error(StatusCode::invalid_argument,
+                         "range is k %" PRId64 " to %" PRId64 ", must be a part of 0 to %" PRId64,
+                         range.k_begin, end, k);
+  if (range.k_begin % kSpan != 0 || (end % kSpan != 0 && end != k))
+    return Status::error(StatusCode::invalid_argument,
+                         "range is k %" PRId64 " to %" PRId64
+                         ", must be cut at multiples of 256 or at K = %" PRId64,
+                         range.k_begin, end, k);
+  if (range.first_span < 0 || range.first_span > cpu::kMaxK / kSpan - layout::ceil_div(k, kSpan))
+    return Status::error(StatusCode::invalid_argument,
+                         "range.first_span is %" PRId64 ", must be at least 0 and end by 2^32",
+                         range.first_span);
+  PartialOutput partial;
+  partial.span_begin = range.k_begin / kSpan;
+  partial.span_end = layout::ceil_div(end, kSpan);
+  partial.first_span = range.first_span;
+  return partial;
+}
+
+int nodes_of(const PartialOutput& partial, cpu::SpanRange (&ranges)[cpu::kMaxTreeDepth]) noexcept {
+  return cpu::tree_nodes(partial.first_span + partial.span_begin,
+                         partial.first_span + partial.span_end, ranges);
+}
+
+Status check_activations(const Plan::Impl& plan, const ConstMatrix& a) noexcept {
+  if (Status s = check_matrix("a", a); !s.is_ok()) return s;
+  if (plan.options.activation == Activation::none && a.dtype == DType::f32)
+    return Status::error(StatusCode::invalid_argument,
+                         "a.dtype is f32, must be bf16 or f16 with activation = none");
+  return {};
+}
+
+Status check_activations(const Plan::Impl& plan, const Mxfp4View& a) noexcept {
+  if (plan.options.activation == Activation::none)
+    return Status::error(StatusCode::invalid_argument,
+                         "a is MXFP4, must be bf16 or f16 with activation = none");
+  return check_mxfp4("a", a);
+}
+
+ByteRange range_of(const ConstMatrix& a) noexcept {
+  return byte_range(a.data, a.rows, a.cols * size_of(a.dtype), a.row_stride * size_of(a.dtype));
+}
+ByteRange range_of(const Matrix& c) noexcept {
+  return byte_range(c.data, c.rows, c.cols * size_of(c.dtype), c.row_stride * size_of(c.dtype));
+}
+ByteRange range_of(std::span<const std::byte> bytes) noexcept {
+  return byte_range(bytes.data(), 1, static_cast<std::int64_t>(bytes.size()), 0);
+}
+
+/// What run() writes must not lie on what it reads.
+Status check_apart(const char* what, ByteRange output, const ConstMatrix& a) noexcept {
+  if (!overlaps(output, range_of(a))) return {};
+  return Status::error(StatusCode::invalid_argument, "%s overlaps a, must be apart from it", what);
+}
+Status check_apart(const char* what, ByteRange output, const Mxfp4View& a) noexcept {
+  const ByteRange codes = byte_range(a.codes, a.rows, codes_per_row_bytes(a.cols), a.codes_stride);
+  const ByteRange scales = byte_range(a.scales, a.rows, scales_per_row(a.cols), a.scales_stride);
+  if (!overlaps(output, codes) && !overlaps(output, scales)) return {};
+  return Status::error(StatusCode::invalid_argument, "%s overlaps a, must be apart from it", what);
+}
+
+template <class A>
+Status check_rows(const Plan::Impl& plan, const A& a) noexcept {
+  if (Status s = check_activations(plan, a); !s.is_ok()) return s;
+  if (a.rows > plan.m_max)
+    return Status::error(StatusCode::invalid_argument,
+                         "a.rows is %" PRId64 ", must be at most the plan's m_max = %" PRId64,
+                         a.rows, plan.m_max);
+  if (a.cols != plan.view.k)
+    return Status::error(StatusCode::invalid_argument, "a.cols is %" PRId64 ", must be k = %" PRId64,
+                         a.cols, plan.view.k);
+  return {};
+}
+
+void set_activations(RunArgs& args, const ConstMatrix& a) noexcept { args.a = a; }
+void set_activations(RunArgs& args, const Mxfp4View& a) noexcept { args.a_mxfp4 = a; }
+
+template <class A>
+Status run_full(const Plan::Impl& plan, const A& a, const Matrix& c,
+                std::span<std::byte> workspace, const Epilogue& epilogue, Stream stream) noexcept {
+  if (Status s = check_rows(plan, a); !s.is_ok()) return s;
+  if (Status s = check_output(c, epilogue, plan.view.n); !s.is_ok()) return s;
+  if (c.rows != a.rows)
+    return Status::error(StatusCode::invalid_argument,
+                         "c.rows is %" PRId64 ", must be a.rows = %" PRId64, c.rows, a.rows);
+  if (Status s = check_apart("c", range_of(c), a); !s.is_ok()) return s;
+  if (Status s = check_apart("workspace", range_of(workspace), a); !s.is_ok()) return s;
+  if (overlaps(range_of(workspace), range_of(c)))
+    return Status::error(StatusCode::invalid_argument, "workspace overlaps c, must be apart");
+  RunArgs args;
+  set_activations(args, a);
+  args.c = c;
+  args.epilogue = epilogue;
+  return plan.run(args, workspace, stream);
+}
+
+template <class A>
+Status run_part(const Plan::Impl& plan, const A& a, const PartialRange& range,
+                std::span<float> sums, std::span<PartialNode> nodes,
+                std::span<std::byte> workspace, Stream stream) noexcept {
+  if (plan.bucket(a.rows).kernel->promise(plan.options.activation) != Reproducible::device)
+    return Status::error(StatusCode::unsupported,
+                         "kernel %s with activation = %s has no ordered sum, so no partial nodes",
+                         plan.bucket(a.rows).kernel->name.data(),
+                         to_string(plan.options.activation).data());
+  if (Status s = check_rows(plan, a); !s.is_ok()) return s;
+  Result<PartialOutput> partial = check_range(range, plan.view.k);
+  if (!partial.is_ok()) return partial.status();
+  cpu::SpanRange ranges[cpu::kMaxTreeDepth];
+  const int count = nodes_of(*partial, ranges);
+  const std::int64_t node_size = a.rows * plan.view.n;
+  if (static_cast<std::int64_t>(nodes.size()) < count)
+    return Status::error(StatusCode::invalid_argument,
+                         "nodes has room for %zu, must have for num_partial_nodes = %d",
+                         nodes.size(), count);
+  if (static_cast<std::int64_t>(sums.size()) / count < node_size)
+    return Status::error(StatusCode::invalid_argument,
+                         "sums has room for %zu floats, must have for %d nodes of %" PRId64
+                         " x %" PRId64,
+                         sums.size(), count, a.rows, plan.view.n);
+  if (Status s = check_apart("sums", range_of(std::as_bytes(sums)), a); !s.is_ok()) return s;
+  if (Status s = check_apart("workspace", range_of(workspace), a); !s.is_ok()) return s;
+  if (overlaps(range_of(workspace), range_of(std::as_bytes(sums))))
+    return Status::error(StatusCode::invalid_argument, "workspace overlaps sums, must be apart");
+  RunArgs args;
+  set_activations(args, a);
+  args.partial = *partial;
+  args.partial.sums = sums.data();
+  if (Status s = plan.run(args, workspace, stream); !s.is_ok()) return s;
+  for (int i = 0; i < count; ++i)
+    nodes[static_cast<std::size_t>(i)] = {ranges[i].first, ranges[i].count,
+                                          sums.data() + i * node_size};
+  return {};
+}
+
+}  // namespace
+
+Status Plan::Impl::run(RunArgs args, std::span<std::byte> workspace, Stream stream) const noexcept {
+  const std::int64_t m = std::max(args.a.rows, args.a_mxfp4.rows);
+  if (m == 0) return {};
+  const std::size_t need = workspace_bytes(m);
+  if (workspace.size() < need)
+    return Status::error(StatusCode::invalid_argument,
+                         "workspace has %zu bytes, must have workspace_bytes(%" PRId64 ") = %zu",
+                         workspace.size(), m, need);
+  const auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
+  const std::uintptr_t aligned =
+      (address + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+  args.workspace = need == 0 ? nullptr : workspace.data() + (aligned - address);
+  const Bucket& b = bucket(m);
+  args.w = view;
+  args.activation = options.activation;
+  args.activation_rule = options.activation_rule;
+  args.non_finite = options.non_finite;
+  args.config = b.config;
+  args.threads = options.threads;
+  args.stream = stream;
+  return b.kernel->run(args);
+}
+
+Plan::Plan(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+
+Result<Plan> Plan::create(const Device& device, const Weights& weights, std::int64_t m_max,
+                          const PlanOptions& options) {
+  if (Status s = check_options(weights, m_max, options); !s.is_ok()) return s;
+  // The option wins over the variable: it is the more deliberate of the two.
+  const char* from_environment = environment_variable("MXGEMM_KERNEL");
+  std::string forced(options.kernel);
+  const char* forced_by = forced.empty() ? "" : "options.kernel";
+  if (forced.empty() && from_environment != nullptr) {
+    forced = from_environment;
+    forced_by = "MXGEMM_KERNEL";
+  }
+  if (!forced.empty() && !is_kernel_name(forced))
+    return Status::error(StatusCode::invalid_argument,
+                         "%s is '%.60s', must be a name that `mxgemm kernels` lists", forced_by,
+                         forced.c_str());
+
+  auto impl = std::make_shared<Impl>(Impl{.device = device, .weights = weights,
+                                          .view = weights.impl().expert(0), .m_max = m_max,
+                                          .options = options, .forced = forced, .buckets = {},
+                                          .environment = environment_in_force()});
+  impl->options.kernel = impl->forced;
+  for (const std::int64_t m : bucket_bounds(m_max)) {
+    const Problem problem = impl->problem(m);
+    const Choice choice = choose(registry(), problem, device, forced);
+    if (choice.kernel == nullptr) return no_kernel(choice, problem, device, forced, forced_by);
+    if (!impl->buckets.empty() && impl->buckets.back().kernel == choice.kernel &&
+        impl->buckets.back().config == choice.config)
+      impl->buckets.back().m_max = m;
+    else
+      impl->buckets.push_back({m, choice.kernel, choice.config});
+  }
+  return Plan(std::move(impl));
+}
+
+std::int64_t Plan::m_max() const noexcept { return impl_->m_max; }
+std::int64_t Plan::n() const noexcept { return impl_->view.n; }
+std::int64_t Plan::k() const noexcept { return impl_->view.k; }
+std::string_view Plan::kernel(std::int64_t m) const noexcept { return impl_->bucket(m).kernel->name; }
+
+std::string Plan::explain() const {
+  const Impl& p = *impl_;
+  std::string text = "plan for [m <= " + std::to_string(p.m_max) + ", n " +
+                     std::to_string(p.view.n) + ", k " + std::to_string(p.view.k) + "] on " +
+                     to_string(p.device) + ", weights in " + std::string(to_string(p.view.layout)) +
+                     ", activation " + std::string(to_string(p.options.activation)) +
+                     ", reproducible " + std::string(to_string(p.options.reproducible)) +
+                     "\nthreads: " +
+                     std::to_string(p.options.threads ? p.options.threads->num_threads() : 1) +
+                     "\nenvironment: " + (p.environment.empty() ? "nothing set" : p.environment) +
+                     "\n";
+  std::int64_t from = 0;
+  for (const Bucket& b : p.buckets) {
+    text += "m " + std::to_string(from) + " to " + std::to_string(b.m_max) + ": " +
+            std::string(b.kernel->name) + " (" + to_string(b.config) + ")\n";
+    text += describe(choose(registry(), p.problem(b.m_max), p.device, p.forced));
+    from = b.m_max + 1;
+  }
+  return text;
+}
+
+std::string Plan::explain(std::int64_t m) const {
+  const Bucket& b = impl_->bucket(m);
+  return "m " + std::to_string(m) + ": " + std::string(b.kernel->name) + " (" +
+         to_string(b.config) + "), workspace " + std::to_string(workspace_bytes(m)) + " bytes\n" +
+         describe(choose(registry(), impl_->problem(m), impl_->device, impl_->forced));
+}
+
+std::size_t Plan::workspace_bytes(std::int64_t m) const noexcept {
+  return impl_->workspace_bytes(std::clamp<std::int64_t>(m, 0, impl_->m_max));
+}
+
+std::size_t Plan::workspace_bytes() const noexcept {
+  std::size_t largest = 0;  // workspaces grow with M inside a bucket, not from one to the next
+  for (const Bucket& b : impl_->buckets)
+    largest = std::max(largest, impl_->workspace_bytes(b.m_max));
+  return largest;
+}
+
+Status Plan::run(const ConstMatrix& a, const Matrix& c, std::span<std::byte> workspace,
+                 const Epilogue& epilogue, Stream stream) const noexcept {
+  return run_full(*impl_, a, c, workspace, epilogue, stream);
+}
+
+Status Plan::run(const Mxfp4View& a, const Matrix& c, std::span<std::byte> workspace,
+                 const Epilogue& epilogue, Stream stream) const noexcept {
+  return run_full(*impl_, a, c, workspace, epilogue, stream);
+}
+
+Result<std::int64_t> Plan::num_partial_nodes(const PartialRange& range) const noexcept {
+  const Result<PartialOutput> partial = check_range(range, impl_->view.k);
+  if (!partial.is_ok()) return partial.status();
+  cpu::SpanRange ranges[cpu::kMaxTreeDepth];
+  return std::int64_t{nodes_of(*partial, ranges)};
+}
+
+Status Plan::run_partial(const ConstMatrix& a, const PartialRange& range, std::span<float> sums,
+                         std::span<PartialNode> nodes, std::span<std::byte> workspace,
+                         Stream stream) const noexcept {
+  return run_part(*impl_, a, range, sums, nodes, workspace, stream);
+}
+
+Status Plan::run_partial(const Mxfp4View& a, const PartialRange& range, std::span<float> sums,
+                         std::span<PartialNode> nodes, std::span<std::byte> workspace,
+                         Stream stream) const noexcept {
+  return run_part(*impl_, a, range, sums, nodes, workspace, stream);
+}
+
+}  // namespace mxgemm

@@ -1,0 +1,10 @@
+// Any other architecture: no kernels of its own yet, everything runs on the portable ones.
+#include "backend/cpu/isa.h"
+
+namespace mxgemm::cpu {
+
+Isa detected_isa() noexcept { return Isa::baseline; }
+
+QuantizeRow quantize_row_for(Isa) noexcept { return quantize_row_baseline; }
+
+}  // namespace mxgemm::cpu

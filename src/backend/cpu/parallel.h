@@ -1,0 +1,46 @@
+// Splitting work over the caller's pool, in a floating-point environment we know.
+#pragma once
+
+#include <cfenv>
+#include <cstdint>
+
+#include "mxgemm/threads.h"
+
+namespace mxgemm::cpu {
+
+/// Rounding to nearest and gradual underflow while it lives: numerics must not depend on whether
+/// the calling program flushes denormals (as deep-learning frameworks like to).
+class DefaultFloatEnvironment {
+ public:
+  DefaultFloatEnvironment() noexcept {
+    std::fegetenv(&saved_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultFloatEnvironment() { std::fesetenv(&saved_); }
+  DefaultFloatEnvironment(const DefaultFloatEnvironment&) = delete;
+  DefaultFloatEnvironment& operator=(const DefaultFloatEnvironment&) = delete;
+
+ private:
+  std::fenv_t saved_;
+};
+
+inline int num_threads(const ThreadPool* pool) noexcept {
+  return pool == nullptr ? 1 : pool->num_threads();
+}
+
+/// body(i) for every i in [0, count); body is noexcept.
+template <class Body>
+void parallel_for(ThreadPool* pool, std::int64_t count, const Body& body) noexcept {
+  if (pool == nullptr || pool->num_threads() == 1 || count <= 1) {
+    const DefaultFloatEnvironment environment;
+    for (std::int64_t i = 0; i < count; ++i) body(i);
+    return;
+  }
+  const auto task = [](void* context, std::int64_t index) noexcept {
+    const DefaultFloatEnvironment environment;
+    (*static_cast<const Body*>(context))(index);
+  };
+  pool->run(count, task, const_cast<Body*>(&body));  // the task only reads it
+}
+
+}  // namespace mxgemm::cpu

@@ -1,0 +1,22 @@
+// The ordered list of all kernels: best first, the reference last. Dispatch, tests, benches and the
+// command line read this list and nothing else.
+#include "backend/cpu/kernels.h"
+#include "plan/kernel.h"
+
+namespace mxgemm {
+namespace {
+
+constexpr const KernelDesc* kKernels[] = {
+#if MXGEMM_WITH_CPU_X86
+    &cpu::kAvx2,
+    &cpu::kAvx2W4A16,
+#endif
+    &cpu::kPortable,
+    &cpu::kReference,
+};
+
+}  // namespace
+
+std::span<const KernelDesc* const> registry() noexcept { return kKernels; }
+
+}  // namespace mxgemm

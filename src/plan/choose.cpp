@@ -1,0 +1,85 @@
+#include "plan/choose.h"
+
+#include <algorithm>
+
+namespace mxgemm {
+namespace {
+
+/// "row_major or cpu_panel16".
+std::string layout_names(std::span<const Layout> layouts) {
+  std::string names;
+  for (const Layout layout : layouts) {
+    if (!names.empty()) names += " or ";
+    names += to_string(layout);
+  }
+  return names;
+}
+
+}  // namespace
+
+Status check_support(const KernelDesc& kernel, const Problem& problem, const Device& device) {
+  if (kernel.device != device.kind)
+    return Status::error(StatusCode::unsupported, "runs on another kind of device");
+  if (std::find(kernel.layouts.begin(), kernel.layouts.end(), problem.layout) ==
+      kernel.layouts.end())
+    return Status::error(StatusCode::unsupported,
+                         "the weights are %s and it reads %s; use Weights::pack",
+                         to_string(problem.layout).data(), layout_names(kernel.layouts).c_str());
+  const std::optional<Reproducible> promise = kernel.promise(problem.activation);
+  if (!promise)
+    return Status::error(StatusCode::unsupported, "it does not take activation = %s",
+                         to_string(problem.activation).data());
+  if (*promise < problem.reproducible)
+    return Status::error(StatusCode::unsupported,
+                         "it promises reproducible = %s with activation = %s, and %s is asked for",
+                         to_string(*promise).data(), to_string(problem.activation).data(),
+                         to_string(problem.reproducible).data());
+  return kernel.supports(problem, device);
+}
+
+Choice choose(std::span<const KernelDesc* const> kernels, const Problem& problem,
+              const Device& device, std::string_view forced) {
+  Choice choice;
+  for (const KernelDesc* kernel : kernels) {
+    Candidate candidate{kernel, {}};
+    if (!forced.empty() && kernel->name != forced)
+      candidate.verdict = Status::error(StatusCode::unsupported, "kernel '%.*s' is asked for",
+                                        static_cast<int>(forced.size()), forced.data());
+    else
+      candidate.verdict = check_support(*kernel, problem, device);
+    if (candidate.verdict.is_ok()) {
+      if (choice.kernel == nullptr) {
+        choice.kernel = kernel;
+        choice.config = kernel->configs.front();
+      } else {
+        candidate.verdict = Status::error(StatusCode::unsupported, "can do it, but %s comes first",
+                                          choice.kernel->name.data());
+      }
+    }
+    choice.candidates.push_back(candidate);
+  }
+  return choice;
+}
+
+std::string to_string(const Config& config) {
+  std::string text;
+  const auto add = [&text](const char* name, int value, int unset) {
+    if (value == unset) return;
+    if (!text.empty()) text += ", ";
+    text += name;
+    text += ' ';
+    text += std::to_string(value);
+  };
+  add("block_m", config.block_m, 0);
+  add("block_n", config.block_n, 0);
+  add("block_k", config.block_k, 0);
+  add("split_k", config.split_k, 1);
+  add("stages", config.stages, 0);
+  add("warps", config.warps, 0);
+  add("group_m", config.group_m, 0);
+  add("cache_policy", config.cache_policy, 0);
+  add("min_waves", config.min_waves, 0);
+  return text;
+}
+
+}  // namespace mxgemm

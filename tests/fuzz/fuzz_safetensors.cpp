@@ -1,0 +1,78 @@
+// Any bytes as a safetensors file. What is accepted must be readable to the last byte, and say the
+// same again after it is written and read once more.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/safetensors.h"
+#include "io/safetensors_header.h"
+#include "require.h"
+
+namespace {
+
+using namespace mxgemm;
+using namespace mxgemm::io;
+
+// Reads all that the views give access to; the sanitizers watch the bounds.
+std::uint64_t touch(const SafetensorsFile& file) {
+  std::uint64_t sum = file.header_bytes();
+  std::uint64_t data_bytes = 0;
+  for (const TensorView& tensor : file.tensors()) {
+    for (const std::uint8_t byte : tensor.data) sum = sum * 31 + byte;
+    data_bytes += tensor.data.size();
+    MXGEMM_REQUIRE(file.find(tensor.name) == &tensor);
+    MXGEMM_REQUIRE(tensor.num_elements() >= 0);
+    if (const auto bytes = tensor_bytes(tensor.dtype, tensor.shape); bytes.is_ok()) {
+      MXGEMM_REQUIRE(*bytes == tensor.data.size());
+    }
+    if (const auto matrix = as_float_matrix(tensor); matrix.is_ok()) {
+      MXGEMM_REQUIRE(matrix->rows * matrix->cols * size_of(matrix->dtype) ==
+                     static_cast<std::int64_t>(tensor.data.size()));
+    }
+    if (const auto view = as_bytes(tensor); view.is_ok()) {
+      MXGEMM_REQUIRE(view->size() == tensor.data.size());
+    }
+    file.release(tensor);
+  }
+  MXGEMM_REQUIRE(8 + file.header_bytes() + data_bytes == file.file_bytes());
+  return sum;
+}
+
+void rewrite(const SafetensorsFile& file) {
+  std::vector<TensorSpec> specs;
+  std::string data;
+  for (const TensorView& tensor : file.tensors()) {
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data.size()});
+    data.append(tensor.data.begin(), tensor.data.end());
+  }
+  const auto header = build_header(specs, file.metadata(), "again");
+  MXGEMM_REQUIRE(header.is_ok());
+  const std::string bytes = header->bytes + data;
+  const auto again = SafetensorsFile::parse(
+      {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, "again");
+  MXGEMM_REQUIRE(again.is_ok());
+  MXGEMM_REQUIRE(again->metadata() == file.metadata());
+  MXGEMM_REQUIRE(again->tensors().size() == file.tensors().size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const TensorView &a = file.tensors()[i], &b = again->tensors()[i];
+    MXGEMM_REQUIRE(a.name == b.name && a.dtype == b.dtype && a.shape == b.shape);
+    MXGEMM_REQUIRE(std::equal(a.data.begin(), a.data.end(), b.data.begin(), b.data.end()));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto file = SafetensorsFile::parse({data, size}, "fuzz");
+  if (!file.is_ok()) {
+    MXGEMM_REQUIRE(file.status().code() == StatusCode::bad_data);
+    MXGEMM_REQUIRE(file.status().message().starts_with("fuzz: "));
+    return 0;
+  }
+  static volatile std::uint64_t sink;
+  sink = touch(*file);
+  rewrite(*file);
+  return 0;
+}
