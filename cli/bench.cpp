@@ -57,7 +57,6 @@ Json to_json(const ShapeTiming& shape) {
                    {"label", shape.label},
                    {"weight_bytes", shape.weight_bytes},
                    {"copies", shape.num_copies},
-                   {"rounds", shape.rounds},
                    {"checked", {shape.checked_rows, shape.checked_cols}},
                    {"floor_warm_us", shape.floor_warm.median_us},
                    {"floor_cold_us", shape.floor_cold.median_us},
@@ -69,6 +68,7 @@ Json to_json(const ShapeTiming& shape) {
     } else if (!kernel.mismatch.empty()) {
       row["mismatch"] = kernel.mismatch;
     } else {
+      row["runs"] = kernel.runs;
       row["warm"] = to_json(shape, kernel.warm, shape.floor_warm);
       row["cold"] = to_json(shape, kernel.cold, shape.floor_cold);
     }
@@ -89,19 +89,19 @@ void print_timing(const ShapeTiming& shape, const char* name, const Timing& timi
 void print_shape(const ShapeTiming& shape) {
   fmt::print(
       "M={} N={} K={} ({}), weights {}: floor warm {:.1f} us ({:.2f} GB/s), cold {:.1f} us "
-      "({:.2f} GB/s); {} rounds, {} copies; {} x {} of C checked\n",
+      "({:.2f} GB/s); {} copies; {} x {} of C checked\n",
       shape.shape.m, shape.shape.n, shape.shape.k, shape.label,
       bytes_string(static_cast<double>(shape.weight_bytes)), shape.floor_warm.median_us,
       gigabytes(shape, shape.floor_warm.median_us), shape.floor_cold.median_us,
-      gigabytes(shape, shape.floor_cold.median_us), shape.rounds, shape.num_copies,
-      shape.checked_rows, shape.checked_cols);
+      gigabytes(shape, shape.floor_cold.median_us), shape.num_copies, shape.checked_rows,
+      shape.checked_cols);
   for (const KernelTiming& kernel : shape.kernels) {
     if (!kernel.skipped.empty()) {
       fmt::print("  {}: skipped, {}\n", kernel.kernel, kernel.skipped);
     } else if (!kernel.mismatch.empty()) {
       fmt::print("  {}: MISMATCH, {}\n", kernel.kernel, kernel.mismatch);
     } else {
-      fmt::print("  {}\n", kernel.kernel);
+      fmt::print("  {}, {} runs\n", kernel.kernel, kernel.runs);
       print_timing(shape, "warm", kernel.warm, shape.floor_warm);
       print_timing(shape, "cold", kernel.cold, shape.floor_cold);
     }
@@ -125,9 +125,11 @@ Result<Weights> case_weights(const Case& item) {
 
 std::vector<Case> make_cases(const Options& options, const std::vector<Layer>& layers) {
   std::vector<Case> cases;
+  const bool nothing_asked = options.shapes.empty() && options.set.empty() && layers.empty();
+  const std::string set = nothing_asked ? "all" : options.set;
   for (const Shape& shape : options.shapes) cases.push_back({shape, "given"});
   for (const NamedShape& row : kShapes) {
-    if (options.set == row.set || options.set == "all") {
+    if (set == row.set || set == "all") {
       cases.push_back({row.shape, std::string(row.set)});
     }
   }
@@ -169,10 +171,6 @@ Result<int> run(const Options& options) {
     }
   }
   const std::vector<Case> cases = make_cases(options, layers);
-  if (cases.empty()) {
-    return Status::error(StatusCode::invalid_argument,
-                         "nothing to measure: give shapes M,N,K, --shapes or --checkpoint");
-  }
   const auto threads = ThreadPool::create(options.threads);
   if (!threads.is_ok()) return threads.status();
   Json document = header(options, **threads);
@@ -211,7 +209,9 @@ void add_bench(CLI::App& app, Command& chosen) {
          },
          "Shapes M,N,K")
       ->type_name("M,N,K");
-  sub->add_option("--shapes", options->set, "Built-in shapes: original, llm, all")
+  sub->add_option("--shapes", options->set,
+                  "Built-in shapes: original, llm, all (default when no "
+                  "other shape is asked for: all)")
       ->check(CLI::IsMember({"original", "llm", "all"}))
       ->type_name("SET");
   sub->add_option("--checkpoint", options->checkpoint,
@@ -244,7 +244,7 @@ void add_bench(CLI::App& app, Command& chosen) {
         return Status::error(StatusCode::invalid_argument, "\"%.*s\" is not from 0 to 3600 seconds",
                              static_cast<int>(text.size()), text.data());
       },
-      "Seconds to spend on a shape, at least five rounds (default 2)")
+      "Seconds to spend on a shape (default 2)")
       ->type_name("SECONDS");
   add_activation(*sub, options->bench.activation);
   sub->add_flag("--json", options->json, "As JSON");

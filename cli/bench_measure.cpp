@@ -1,5 +1,7 @@
 #include "bench_measure.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -21,7 +23,7 @@ constexpr const char* kReference = "cpu_reference";
 constexpr std::uint64_t kSeed = 1;
 constexpr std::int64_t kCheckedRows = 17, kCheckedCols = 48;  // the reference is slow
 constexpr std::int64_t kMaxCopyBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kMinRounds = 5, kMaxRounds = 2000;
+constexpr std::int64_t kMinRuns = 5, kMaxRounds = 2000;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -31,7 +33,13 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 struct Candidate {
   KernelTiming result;
   std::vector<Plan> plans;
+  std::int64_t max_runs = kMaxRounds;
   std::vector<double> warm, cold;  // microseconds
+
+  bool takes_part() const {
+    return result.skipped.empty() && result.mismatch.empty() &&
+           static_cast<std::int64_t>(warm.size()) < max_runs;
+  }
 };
 
 class Bench {
@@ -58,9 +66,11 @@ class Bench {
   Result<const std::vector<Weights>*> copies(const Weights& packed);
   Result<std::string> check(const KernelInfo& kernel, const Plan& plan);
   Result<Weights> checked_weights() const;
+  Status measure();
   Status round(bool timed);
   double time_floor(std::size_t copy);
-  Result<double> time_plan(const Plan& plan);
+  Result<double> time_plan(const Plan& plan, std::int64_t rows);
+  Status limit_runs(Candidate& candidate);
 
   Shape shape_;
   const Weights& weights_;
@@ -172,13 +182,34 @@ Status Bench::prepare(const KernelInfo& kernel) {
     candidate.plans.push_back(std::move(*plan));
   }
   if (candidate.result.skipped.empty()) {
+    const std::size_t workspace = candidate.plans.front().workspace_bytes();
+    workspace_.resize(std::max(workspace_.size(), workspace));
+    if (const Status status = limit_runs(candidate); !status.is_ok()) return status;
+  }
+  if (candidate.result.skipped.empty()) {
     const Plan& plan = candidate.plans.front();
-    workspace_.resize(std::max(workspace_.size(), plan.workspace_bytes(shape_.m)));
     auto mismatch = check(kernel, plan);
     if (!mismatch.is_ok()) return mismatch.status();
     candidate.result.mismatch = std::move(*mismatch);
   }
   candidates_.push_back(std::move(candidate));
+  return {};
+}
+
+/// From the time of a few rows: how often the kernel may run, or that it is too slow to be measured
+/// unless it was named.
+Status Bench::limit_runs(Candidate& candidate) {
+  const std::int64_t rows = std::min(shape_.m, kCheckedRows);
+  const auto elapsed = time_plan(candidate.plans.front(), rows);
+  if (!elapsed.is_ok()) return elapsed.status();
+  const double seconds =
+      *elapsed * 1e-6 * static_cast<double>(shape_.m) / static_cast<double>(rows);
+  if (options_.kernels.empty() && seconds > 5 * options_.seconds) {
+    candidate.result.skipped =
+        fmt::format("a run takes about {:.0f} s; --kernel measures it all the same", seconds);
+  }
+  if (seconds > options_.seconds / 10) candidate.max_runs = kMinRuns;
+  if (seconds > options_.seconds) candidate.max_runs = 1;
   return {};
 }
 
@@ -189,38 +220,52 @@ double Bench::time_floor(std::size_t copy) {
   return microseconds_since(start);
 }
 
-Result<double> Bench::time_plan(const Plan& plan) {
-  const Matrix c(c_.data(), DType::bf16, shape_.m, shape_.n, shape_.n);
+Result<double> Bench::time_plan(const Plan& plan, std::int64_t rows) {
+  const Matrix c(c_.data(), DType::bf16, rows, shape_.n, shape_.n);
+  ConstMatrix a = a_.view();
+  a.rows = rows;
   const auto start = Clock::now();
-  const Status status = plan.run(a_.view(), c, workspace_);
+  const Status status = plan.run(a, c, workspace_);
   const double elapsed = microseconds_since(start);
   if (!status.is_ok()) return status;
   return elapsed;
 }
 
-/// Floor and kernels once each: cold on the next copy, warm on the first one after a run on it.
+/// Floor and kernels once each: a run on the first copy, to wake the threads and fill the caches,
+/// then warm on the same copy, then cold on the next one.
 Status Bench::round(bool timed) {
   const auto copies = static_cast<std::size_t>(result_.num_copies);
   const auto next = [&] { return next_copy_ = (next_copy_ + 1) % copies; };
-  const double floor_cold = time_floor(next());
   time_floor(0);
   const double floor_warm = time_floor(0);
+  const double floor_cold = time_floor(next());
   if (timed) {
-    floor_cold_.push_back(floor_cold);
     floor_warm_.push_back(floor_warm);
+    floor_cold_.push_back(floor_cold);
   }
   for (Candidate& candidate : candidates_) {
-    if (!candidate.result.skipped.empty() || !candidate.result.mismatch.empty()) continue;
-    const auto cold = time_plan(candidate.plans[next()]);
-    if (!cold.is_ok()) return cold.status();
-    const auto heated = time_plan(candidate.plans.front());
+    if (!candidate.takes_part() || (!timed && candidate.max_runs == 1)) continue;
+    const auto heated = time_plan(candidate.plans.front(), shape_.m);
     if (!heated.is_ok()) return heated.status();
-    const auto warm = time_plan(candidate.plans.front());
+    const auto warm = time_plan(candidate.plans.front(), shape_.m);
     if (!warm.is_ok()) return warm.status();
+    const auto cold = time_plan(candidate.plans[next()], shape_.m);
+    if (!cold.is_ok()) return cold.status();
     if (timed) {
-      candidate.cold.push_back(*cold);
       candidate.warm.push_back(*warm);
+      candidate.cold.push_back(*cold);
     }
+  }
+  return {};
+}
+
+/// Until the time is over and everyone has had its least number of runs.
+Status Bench::measure() {
+  if (const Status status = round(false); !status.is_ok()) return status;  // page faults
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < kMaxRounds; ++i) {
+    if (i >= kMinRuns && microseconds_since(start) >= options_.seconds * 1e6) break;
+    if (const Status status = round(true); !status.is_ok()) return status;
   }
   return {};
 }
@@ -241,19 +286,14 @@ Result<ShapeTiming> Bench::run() {
     if (const Status status = prepare(kernel); !status.is_ok()) return status;
   }
   if (floor_copies_ != nullptr) {
-    if (const Status status = round(false); !status.is_ok()) return status;  // page faults
-    const auto start = Clock::now();
-    while (result_.rounds < kMaxRounds &&
-           (result_.rounds < kMinRounds || microseconds_since(start) < options_.seconds * 1e6)) {
-      if (const Status status = round(true); !status.is_ok()) return status;
-      ++result_.rounds;
-    }
+    if (const Status status = measure(); !status.is_ok()) return status;
   }
   result_.floor_warm = summary(floor_warm_);
   result_.floor_cold = summary(floor_cold_);
   for (Candidate& candidate : candidates_) {
     candidate.result.warm = summary(candidate.warm);
     candidate.result.cold = summary(candidate.cold);
+    candidate.result.runs = static_cast<std::int64_t>(candidate.warm.size());
     result_.kernels.push_back(candidate.result);
   }
   return result_;

@@ -20,6 +20,7 @@ struct Timing {
 struct KernelTiming {
   std::string kernel;
   Timing warm, cold;
+  std::int64_t runs = 0;
   std::string skipped;   // why it was not measured
   std::string mismatch;  // where its result was wrong: not measured
 };
@@ -27,9 +28,8 @@ struct KernelTiming {
 struct ShapeTiming {
   Shape shape;
   std::string label;
-  std::int64_t weight_bytes = 0;  // row_major: codes and scales
-  std::int64_t num_copies = 0;    // of the weights, in the cold runs
-  std::int64_t rounds = 0;
+  std::int64_t weight_bytes = 0;                    // row_major: codes and scales
+  std::int64_t num_copies = 0;                      // of the weights, in the cold runs
   std::int64_t checked_rows = 0, checked_cols = 0;  // of C, against the reference
   Timing floor_warm, floor_cold;
   std::vector<KernelTiming> kernels;

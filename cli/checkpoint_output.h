@@ -21,7 +21,7 @@ struct OutputFile {
 
   /// A tensor that stays as it is.
   void add(const io::TensorView& tensor) {
-    tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data.size()});
     data_bytes += static_cast<std::int64_t>(tensor.data.size());
   }
   /// A new tensor of so many bytes.

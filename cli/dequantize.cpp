@@ -91,8 +91,8 @@ Status DequantizeConversion::write(const io::SafetensorsFile& file, io::Safetens
     file.release(tensor);
     layer->scale_file->release(*layer->scales);
     const ScaleRange range = scale_range(*layer);
-    std::string line = fmt::format("{} [{} x {}] -> {}", layer->name, layer->rows(), layer->k,
-                                   to_string(options_.dtype));
+    std::string line = fmt::format("{} [{} x {}] -> {}", io::printable(layer->name, 200),
+                                   layer->rows(), layer->k, to_string(options_.dtype));
     if (range.num_nan > 0) line += fmt::format(", {} blocks are NaN", range.num_nan);
     progress_.line(line);
   }

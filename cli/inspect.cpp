@@ -7,6 +7,7 @@
 #include <string>
 
 #include "command.h"
+#include "io/text.h"
 #include "layers.h"
 #include "terminal.h"
 
@@ -65,7 +66,8 @@ Json inspect_file(const io::Checkpoint& checkpoint, const io::SafetensorsFile& f
   width = std::min<std::size_t>(width, 60);
   if (!options.json) {
     fmt::print("{}\n", file.name());
-    for (const auto& [key, value] : file.metadata()) fmt::print("  {} = {}\n", key, value);
+    for (const auto& [key, value] : file.metadata())
+      fmt::print("  {} = {}\n", io::printable(key), io::printable(value));
   }
   for (const io::TensorView& tensor : file.tensors()) {
     Remark remark;
@@ -83,8 +85,9 @@ Json inspect_file(const io::Checkpoint& checkpoint, const io::SafetensorsFile& f
                                    {"shape", tensor.shape},
                                    {"bytes", bytes}});
     if (!options.json) {
-      std::string line = fmt::format("  {:<{}}  {:<7}  {:<20}  {}", tensor.name, width,
-                                     tensor.dtype, io::shape_string(tensor.shape), remark.text);
+      std::string line =
+          fmt::format("  {:<{}}  {:<7}  {:<20}  {}", io::printable(tensor.name, 200), width,
+                      tensor.dtype, io::shape_string(tensor.shape), remark.text);
       fmt::print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
     }
   }

@@ -18,7 +18,11 @@ using namespace mxgemm::cli;
 
 /// The parser would only say that a command is missing.
 bool is_unknown_command(const CLI::App& app, const std::string& word) {
-  return !word.empty() && word.front() != '-' && app.get_subcommand_no_throw(word) == nullptr;
+  if (word.empty() || word.front() == '-') return false;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (sub->get_name() == word) return false;
+  }
+  return true;
 }
 
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {

@@ -54,9 +54,10 @@ std::string percent(std::int64_t part, std::int64_t whole) {
 
 std::string describe(const Quantized& tensor) {
   const QuantStats& s = tensor.stats;
-  std::string line = fmt::format("{} {}: SQNR {:.2f} dB, clipped {}, zeroed {}", tensor.name,
-                                 io::shape_string(tensor.shape), s.sqnr_db(),
-                                 percent(s.clipped, s.elements), percent(s.zeroed, s.elements));
+  std::string line =
+      fmt::format("{} {}: SQNR {:.2f} dB, clipped {}, zeroed {}", io::printable(tensor.name, 200),
+                  io::shape_string(tensor.shape), s.sqnr_db(), percent(s.clipped, s.elements),
+                  percent(s.zeroed, s.elements));
   if (s.has_scales()) {
     line += fmt::format(", scales {}..{}", scale_power(s.scale_min), scale_power(s.scale_max));
   }
@@ -235,7 +236,8 @@ void print_report(const Options& options, const Survey& survey, const QuantizeCo
     print_json(document);
     return;
   }
-  for (const Kept& kept : survey.kept) fmt::print("{} stays float: {}\n", kept.name, kept.reason);
+  for (const Kept& kept : survey.kept)
+    fmt::print("{} stays float: {}\n", io::printable(kept.name, 200), kept.reason);
   const auto in = static_cast<double>(survey.bytes), out = static_cast<double>(done.bytes_out());
   fmt::print(
       "{}: {} tensors quantized, {} kept float, {} others unchanged; {} -> {}, {:.2f} s "

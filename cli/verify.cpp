@@ -31,6 +31,7 @@ constexpr std::uint64_t kSeed = 20240607;
 struct Options {
   std::filesystem::path file, original;
   std::int64_t m = 17;
+  std::optional<double> min_sqnr;
   bool all_rows = false, json = false;
   int threads = 0;
 };
@@ -264,24 +265,29 @@ Result<int> run(const Options& options) {
   Json document = {{"float", options.original.empty() ? "dequantized" : options.original.string()},
                    {"m", options.m},
                    {"layers", Json::array()}};
-  std::size_t num_mismatches = 0;
+  std::size_t num_mismatches = 0, num_below = 0;
   for (const Layer& layer : *layers) {
     LayerCheck check(options, layer, **threads);
     const auto result = check.run(original ? &*original : nullptr);
     if (!result.is_ok()) return result.status();
     num_mismatches += result->mismatches.size();
+    const bool below = options.min_sqnr && !(result->sqnr_db >= *options.min_sqnr);  // NaN is below
+    num_below += below;
     document["layers"].push_back(to_json(*result));
     if (!options.json) print_layer(*result);
+    if (!options.json && below) fmt::print("  BELOW --min-sqnr\n");
   }
   document["mismatches"] = num_mismatches;
+  document["below_min_sqnr"] = num_below;
   if (options.json) {
     print_json(document);
   } else {
     fmt::print("{} layers, M = {}: {}\n", layers->size(), options.m,
                num_mismatches == 0 ? "every kernel agrees with cpu_reference"
                                    : fmt::format("{} MISMATCHES", num_mismatches));
+    if (num_below != 0) fmt::print("{} layers below --min-sqnr\n", num_below);
   }
-  return num_mismatches == 0 ? kDone : kCheckFailed;
+  return num_mismatches == 0 && num_below == 0 ? kDone : kCheckFailed;
 }
 
 }  // namespace
@@ -296,6 +302,9 @@ void add_verify(CLI::App& app, Command& chosen) {
                   "The float checkpoint it was made from: W4A4 is compared with its weights "
                   "instead of the dequantized ones")
       ->type_name("ORIGINAL");
+  add_parsed(*sub, "--min-sqnr", options->min_sqnr, parse_number,
+             "Fail if W4A4 is further from float than this in any layer")
+      ->type_name("DB");
   sub->add_flag("--all-rows", options->all_rows,
                 "Check every row of a layer; otherwise a large one is sampled evenly");
   add_threads(*sub, options->threads);

@@ -11,13 +11,13 @@ cmake --build "$build" --target mxgemm_fuzzers
 bin=$build/tests/fuzz
 "$bin/make_seeds" "$build/seeds"
 
-# Inputs of at most 1 MB; no block above the input's size + 64 MB may be allocated.
+# Inputs of at most 1 MB; no block above that + 64 MB (62 MiB) may be allocated.
 for target in fuzz_safetensors fuzz_index fuzz_npy; do
   dict=tests/fuzz/json.dict
   [ "$target" = fuzz_npy ] && dict=tests/fuzz/npy.dict
   mkdir -p "$build/corpus/$target"
   echo "$target: $seconds s"
-  "$bin/$target" -max_total_time="$seconds" -max_len=1000000 -malloc_limit_mb=65 -detect_leaks=1 \
+  "$bin/$target" -max_total_time="$seconds" -max_len=1000000 -malloc_limit_mb=62 -detect_leaks=1 \
     -timeout=10 -dict="$dict" -artifact_prefix="$build/$target-" -print_final_stats=1 -verbosity=0 \
     "$build/corpus/$target" "$build/seeds/$target"
 done

@@ -299,9 +299,32 @@ TEST(Plan, WorkspaceIsExactForEveryM) {
   EXPECT_EQ(plan.workspace_bytes(), plan.workspace_bytes(33));
 }
 
+// x and y as columns of one buffer, the way fused layers keep them.
+TEST(Plan, ColumnsOfOneBufferAreApart) {
+  const Layer layer(16, 32);
+  constexpr std::int64_t kM = 3, kStride = 32 + 16 + 5;
+  std::vector<float> buffer(kM * kStride);
+  for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] = static_cast<float>(i % 7) - 3.0f;
+  std::vector<float> x(kM * 32);
+  for (std::int64_t r = 0; r < kM; ++r)
+    std::copy_n(buffer.begin() + r * kStride, 32, x.begin() + r * 32);
+  const auto want = run_plan(layer.packed, MatrixView<const float>{x.data(), kM, 32, 32}, {});
+  const Plan plan = layer.plan(kM);
+  std::vector<std::byte> workspace(plan.workspace_bytes());
+  const MatrixView<const float> a{buffer.data(), kM, 32, kStride};
+  for (const std::int64_t at : {31, 38})  // one column too early, wrapping into the next row
+    EXPECT_ERROR(plan.run(a, MatrixView<float>{buffer.data() + at, kM, 16, kStride}, workspace),
+                 StatusCode::invalid_argument, "overlaps a");
+  ASSERT_OK(plan.run(a, MatrixView<float>{buffer.data() + 32, kM, 16, kStride}, workspace));
+  for (std::int64_t r = 0; r < kM; ++r)
+    for (std::int64_t j = 0; j < 16; ++j)
+      EXPECT_EQ(buffer[static_cast<std::size_t>(r * kStride + 32 + j)],
+                want[static_cast<std::size_t>(r * 16 + j)]);
+}
+
 // Rows 5 GB apart: every offset must be 64 bits wide. The memory is mapped, hardly touched.
 TEST(Plan, OffsetsBeyondFourGigabytes) {
-  constexpr std::int64_t kStride = (std::int64_t{5} << 30) + 64, kN = 3, kM = 2, kK = 96;
+  constexpr std::int64_t kStride = std::int64_t{5} << 30, kN = 3, kM = 2, kK = 96;
   constexpr std::size_t kBytes = static_cast<std::size_t>(kStride) * 3;
   void* map = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) GTEST_SKIP() << "cannot map 15 GB of address space";

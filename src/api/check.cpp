@@ -87,11 +87,20 @@ Status check_rule(ScaleRule rule, NonFinite policy) noexcept {
   return {};
 }
 
-ByteRange byte_range(const void* data, std::int64_t rows, std::int64_t row_bytes,
-                     std::int64_t stride_bytes) noexcept {
-  const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  if (rows == 0 || row_bytes == 0) return {begin, begin};
-  return {begin, begin + static_cast<std::uintptr_t>((rows - 1) * stride_bytes + row_bytes)};
+bool overlaps(const StridedBytes& a, const StridedBytes& b) noexcept {
+  if (a.rows == 0 || a.row_bytes == 0 || b.rows == 0 || b.row_bytes == 0) return false;
+  const auto extent = [](const StridedBytes& m) {
+    return static_cast<std::uintptr_t>((m.rows - 1) * m.stride + m.row_bytes);
+  };
+  const auto a0 = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto b0 = reinterpret_cast<std::uintptr_t>(b.data);
+  if (a0 + extent(a) <= b0 || b0 + extent(b) <= a0) return false;
+  if (a.stride != b.stride || a.rows == 1 || b.rows == 1) return true;
+  // The same stride: apart when, modulo the stride, the columns are.
+  const auto stride = static_cast<std::uintptr_t>(a.stride);
+  const std::uintptr_t offset = b0 >= a0 ? (b0 - a0) % stride : (stride - (a0 - b0) % stride) % stride;
+  return offset < static_cast<std::uintptr_t>(a.row_bytes) ||
+         offset + static_cast<std::uintptr_t>(b.row_bytes) > stride;
 }
 
 }  // namespace mxgemm

@@ -1,7 +1,9 @@
 // Checks of what callers hand in. Each returns a sentence that names the argument and its value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "mxgemm/plan.h"
 #include "mxgemm/quantize.h"
@@ -25,15 +27,30 @@ Status check_mxfp4(const char* name, const Mxfp4View& m) noexcept;
 Status check_output(const Matrix& c, const Epilogue& epilogue, std::int64_t n) noexcept;
 Status check_rule(ScaleRule rule, NonFinite policy) noexcept;
 
-/// Address range [begin, end) that a matrix touches.
-struct ByteRange {
-  std::uintptr_t begin = 0, end = 0;
+/// The bytes a matrix touches: `rows` rows of row_bytes, stride bytes apart.
+struct StridedBytes {
+  const void* data = nullptr;
+  std::int64_t rows = 0, row_bytes = 0, stride = 0;
 };
-constexpr bool overlaps(ByteRange a, ByteRange b) noexcept {
-  return a.begin < b.end && b.begin < a.end;
+/// Whether two matrices share a byte. Columns of one buffer (equal strides) are told apart; other
+/// interleavings count as overlapping.
+bool overlaps(const StridedBytes& a, const StridedBytes& b) noexcept;
+
+inline StridedBytes bytes_of(const ConstMatrix& m) noexcept {
+  return {m.data, m.rows, m.cols * size_of(m.dtype), m.row_stride * size_of(m.dtype)};
 }
-/// Of `rows` rows of row_bytes each, stride_bytes apart.
-ByteRange byte_range(const void* data, std::int64_t rows, std::int64_t row_bytes,
-                     std::int64_t stride_bytes) noexcept;
+inline StridedBytes bytes_of(const Matrix& m) noexcept {
+  return {m.data, m.rows, m.cols * size_of(m.dtype), m.row_stride * size_of(m.dtype)};
+}
+inline StridedBytes bytes_of(std::span<const std::byte> bytes) noexcept {
+  return {bytes.data(), 1, static_cast<std::int64_t>(bytes.size()), 0};
+}
+inline bool overlaps(const StridedBytes& a, const ConstMatrix& b) noexcept {
+  return overlaps(a, bytes_of(b));
+}
+inline bool overlaps(const StridedBytes& a, const Mxfp4View& b) noexcept {
+  return overlaps(a, {b.codes, b.rows, codes_per_row_bytes(b.cols), b.codes_stride}) ||
+         overlaps(a, {b.scales, b.rows, scales_per_row(b.cols), b.scales_stride});
+}
 
 }  // namespace mxgemm

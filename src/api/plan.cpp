@@ -170,26 +170,19 @@ Status check_activations(const Plan::Impl& plan, const Mxfp4View& a) noexcept {
   return check_mxfp4("a", a);
 }
 
-ByteRange range_of(const ConstMatrix& a) noexcept {
-  return byte_range(a.data, a.rows, a.cols * size_of(a.dtype), a.row_stride * size_of(a.dtype));
-}
-ByteRange range_of(const Matrix& c) noexcept {
-  return byte_range(c.data, c.rows, c.cols * size_of(c.dtype), c.row_stride * size_of(c.dtype));
-}
-ByteRange range_of(std::span<const std::byte> bytes) noexcept {
-  return byte_range(bytes.data(), 1, static_cast<std::int64_t>(bytes.size()), 0);
-}
-
-/// What run() writes must not lie on what it reads.
-Status check_apart(const char* what, ByteRange output, const ConstMatrix& a) noexcept {
-  if (!overlaps(output, range_of(a))) return {};
-  return Status::error(StatusCode::invalid_argument, "%s overlaps a, must be apart from it", what);
-}
-Status check_apart(const char* what, ByteRange output, const Mxfp4View& a) noexcept {
-  const ByteRange codes = byte_range(a.codes, a.rows, codes_per_row_bytes(a.cols), a.codes_stride);
-  const ByteRange scales = byte_range(a.scales, a.rows, scales_per_row(a.cols), a.scales_stride);
-  if (!overlaps(output, codes) && !overlaps(output, scales)) return {};
-  return Status::error(StatusCode::invalid_argument, "%s overlaps a, must be apart from it", what);
+/// What a run writes must lie apart from what it reads.
+template <class A>
+Status check_apart(const A& a, const char* name, const StridedBytes& output,
+                   std::span<const std::byte> workspace) noexcept {
+  if (overlaps(output, a))
+    return Status::error(StatusCode::invalid_argument, "%s overlaps a, must be apart from it", name);
+  if (overlaps(bytes_of(workspace), a))
+    return Status::error(StatusCode::invalid_argument,
+                         "workspace overlaps a, must be apart from it");
+  if (overlaps(bytes_of(workspace), output))
+    return Status::error(StatusCode::invalid_argument,
+                         "workspace overlaps %s, must be apart from it", name);
+  return {};
 }
 
 template <class A>
@@ -216,10 +209,7 @@ Status run_full(const Plan::Impl& plan, const A& a, const Matrix& c,
   if (c.rows != a.rows)
     return Status::error(StatusCode::invalid_argument,
                          "c.rows is %" PRId64 ", must be a.rows = %" PRId64, c.rows, a.rows);
-  if (Status s = check_apart("c", range_of(c), a); !s.is_ok()) return s;
-  if (Status s = check_apart("workspace", range_of(workspace), a); !s.is_ok()) return s;
-  if (overlaps(range_of(workspace), range_of(c)))
-    return Status::error(StatusCode::invalid_argument, "workspace overlaps c, must be apart");
+  if (Status s = check_apart(a, "c", bytes_of(c), workspace); !s.is_ok()) return s;
   RunArgs args;
   set_activations(args, a);
   args.c = c;
@@ -251,10 +241,8 @@ Status run_part(const Plan::Impl& plan, const A& a, const PartialRange& range,
                          "sums has room for %zu floats, must have for %d nodes of %" PRId64
                          " x %" PRId64,
                          sums.size(), count, a.rows, plan.view.n);
-  if (Status s = check_apart("sums", range_of(std::as_bytes(sums)), a); !s.is_ok()) return s;
-  if (Status s = check_apart("workspace", range_of(workspace), a); !s.is_ok()) return s;
-  if (overlaps(range_of(workspace), range_of(std::as_bytes(sums))))
-    return Status::error(StatusCode::invalid_argument, "workspace overlaps sums, must be apart");
+  if (Status s = check_apart(a, "sums", bytes_of(std::as_bytes(sums)), workspace); !s.is_ok())
+    return s;
   RunArgs args;
   set_activations(args, a);
   args.partial = *partial;

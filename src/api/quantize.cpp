@@ -72,17 +72,8 @@ Status check_same_size(std::int64_t in_rows, std::int64_t in_cols, std::int64_t 
                        out_rows, out_cols, in_rows, in_cols);
 }
 
-ByteRange range_of(const void* data, DType dtype, std::int64_t rows, std::int64_t cols,
-                   std::int64_t stride) noexcept {
-  return byte_range(data, rows, cols * size_of(dtype), stride * size_of(dtype));
-}
-
-Status check_disjoint(ByteRange floats, const Mxfp4View& packed) noexcept {
-  const ByteRange codes =
-      byte_range(packed.codes, packed.rows, codes_per_row_bytes(packed.cols), packed.codes_stride);
-  const ByteRange scales =
-      byte_range(packed.scales, packed.rows, scales_per_row(packed.cols), packed.scales_stride);
-  if (!overlaps(floats, codes) && !overlaps(floats, scales)) return {};
+Status check_disjoint(const StridedBytes& floats, const Mxfp4View& packed) noexcept {
+  if (!overlaps(floats, packed)) return {};
   return Status::error(StatusCode::invalid_argument, "in and out overlap, must be apart");
 }
 
@@ -94,9 +85,7 @@ Status quantize(const ConstMatrix& in, const Mxfp4Buffer& out,
   if (Status s = check_mxfp4("out", out); !s.is_ok()) return s;
   if (Status s = check_rule(options.rule, options.non_finite); !s.is_ok()) return s;
   if (Status s = check_same_size(in.rows, in.cols, out.rows, out.cols); !s.is_ok()) return s;
-  if (Status s = check_disjoint(range_of(in.data, in.dtype, in.rows, in.cols, in.row_stride), out);
-      !s.is_ok())
-    return s;
+  if (Status s = check_disjoint(bytes_of(in), out); !s.is_ok()) return s;
   const Result<cpu::Isa> isa = cpu::usable_isa();
   if (!isa.is_ok()) return isa.status();
 
@@ -125,10 +114,7 @@ Status dequantize(const Mxfp4View& in, const Matrix& out, ThreadPool* threads) n
   if (Status s = check_mxfp4("in", in); !s.is_ok()) return s;
   if (Status s = check_matrix("out", out); !s.is_ok()) return s;
   if (Status s = check_same_size(in.rows, in.cols, out.rows, out.cols); !s.is_ok()) return s;
-  if (Status s =
-          check_disjoint(range_of(out.data, out.dtype, out.rows, out.cols, out.row_stride), in);
-      !s.is_ok())
-    return s;
+  if (Status s = check_disjoint(bytes_of(out), in); !s.is_ok()) return s;
   const auto dequantize_one = out.dtype == DType::bf16  ? dequantize_block<DType::bf16>
                               : out.dtype == DType::f16 ? dequantize_block<DType::f16>
                                                         : dequantize_block<DType::f32>;
