@@ -236,8 +236,9 @@ void print_layer(const LayerResult& layer) {
   fmt::print(
       "{} N={} K={}{}, {}: {} kernels bitwise, {} within bounds{}; W4A4 against float: "
       "SQNR {:.2f} dB, cosine {:.5f}\n",
-      layer.name, layer.n, layer.k, layer.experts > 1 ? fmt::format(" E={}", layer.experts) : "",
-      rows, layer.bitwise.size(), layer.bounded.size(),
+      io::printable(layer.name, 200), layer.n, layer.k,
+      layer.experts > 1 ? fmt::format(" E={}", layer.experts) : "", rows, layer.bitwise.size(),
+      layer.bounded.size(),
       layer.mismatches.empty() ? "" : fmt::format(", {} WRONG", layer.mismatches.size()),
       layer.sqnr_db, layer.cosine);
   for (const std::string& text : layer.skipped) fmt::print("  skipped {}\n", text);

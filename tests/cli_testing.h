@@ -72,8 +72,7 @@ class CliTest : public ::testing::Test {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   io::SafetensorsFile open(const std::string& name) const;
-  void write_npy(const std::string& name, io::NpyType type,
-                 const std::vector<std::int64_t>& shape,
+  void write_npy(const std::string& name, io::NpyType type, const std::vector<std::int64_t>& shape,
                  const std::vector<std::uint8_t>& bytes) const;
   io::NpyArray read_npy(const std::string& name) const;
 

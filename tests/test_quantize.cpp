@@ -98,6 +98,32 @@ TEST_P(QuantizeIsa, EveryBf16UnderEveryScale) {
   }
 }
 
+// The bf16 values that are no numbers, each in every place of a block.
+TEST_P(QuantizeIsa, EveryNonFiniteBf16UnderEveryRule) {
+  for (const ScaleRule rule : kRules)
+    for (std::uint32_t h = 0; h < 65536; ++h) {
+      if ((h & 0x7FFFu) < 0x7F80u) continue;
+      const bool is_nan = (h & 0x7FFFu) > 0x7F80u;
+      std::uint16_t block[32];
+      std::fill(std::begin(block), std::end(block), std::uint16_t{0x4080});  // 4.0
+      block[h % 32] = static_cast<std::uint16_t>(h);
+      std::uint8_t codes[16], scale = 0;
+      const std::uint32_t addend = scale_rule_addend(rule);
+      quantize_row()(block, DType::bf16, 32, addend, NonFinite::propagate, codes, &scale);
+      ASSERT_EQ(scale, 255);
+      for (const std::uint8_t byte : codes) ASSERT_EQ(byte, 0);
+      quantize_row()(block, DType::bf16, 32, addend, NonFinite::saturate, codes, &scale);
+      const int want_scale = is_nan ? model_scale(4.0, rule) : 253;
+      ASSERT_EQ(scale, want_scale);
+      for (unsigned i = 0; i < 32; ++i) {
+        const unsigned want = i != h % 32 ? model_code(4.0, want_scale)
+                              : is_nan    ? 0u
+                                          : 7u | (h >> 15 << 3);
+        ASSERT_EQ((codes[i / 2] >> (4 * (i % 2))) & 15u, want) << h;
+      }
+    }
+}
+
 // All float32 neighbours of the seven thresholds, at many exponents, in every lane.
 TEST_P(QuantizeIsa, Float32ThresholdsAndTies) {
   const float thresholds[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};

@@ -17,15 +17,15 @@ using formats::kBlock;
 
 constexpr std::int64_t kChunkBlocks = 32;  // blocks quantized at a time, into 544 bytes of stack
 
-/// Carves arrays out of the workspace, each on a cache line of its own.
+/// Carves arrays out of the workspace, each on a cache line of its own; without a base it only counts.
 class Arena {
  public:
   explicit Arena(std::byte* base) noexcept : base_(base) {}
   template <class T>
   T* take(std::int64_t count) noexcept {
-    auto* p = reinterpret_cast<T*>(base_ + used_);
+    T* p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
     used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return base_ == nullptr ? nullptr : p;
+    return p;
   }
   std::size_t used() const noexcept { return used_; }
 
