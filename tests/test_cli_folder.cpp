@@ -93,8 +93,9 @@ TEST_F(CliFolder, RoundTripKeepsShardsIndexConfigAndOtherFiles) {
   EXPECT_EQ(restored.find("b.weight")->shape, b_.shape);
   EXPECT_EQ(restored.find("b.weight")->dtype, "BF16");
   EXPECT_EQ(data_of(restored, "lm_head.weight"), head_.bytes);
-  EXPECT_EQ(read_json(std::string("back/") + kIndex)["weight_map"],
-            read_json(std::string("in/") + kIndex)["weight_map"]);
+  using Unordered = nlohmann::json;
+  EXPECT_EQ(Unordered(read_json(std::string("back/") + kIndex)["weight_map"]),
+            Unordered(read_json(std::string("in/") + kIndex)["weight_map"]));
 }
 
 TEST_F(CliFolder, WithoutAnIndexEveryFileIsAShard) {
@@ -169,15 +170,20 @@ TEST_F(CliFolder, AnInterruptionLeavesNoHalfFolder) {
   fs::create_directory(path("big"));
   write_checkpoint(path("big/model.safetensors"), tensors);
   const auto before = folder_.names();
-  const pid_t pid = start({"quantize", path("big"), "-o", path("out"), "--threads", "1"});
-  bool begun = false;  // its temporary folder is there
-  for (int i = 0; i < 10'000 && !begun; ++i) {
-    for (const std::string& name : folder_.names()) begun |= name.rfind(".out.partial-", 0) == 0;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  int code = 0;
+  for (int attempt = 0; attempt < 5 && code == 0; ++attempt) {  // a busy machine may be too late
+    fs::remove_all(path("out"));
+    const pid_t pid = start({"quantize", path("big"), "-o", path("out"), "--threads", "1"});
+    bool begun = false;  // its temporary folder is there
+    for (int i = 0; i < 10'000 && !begun; ++i) {
+      for (const std::string& name : folder_.names()) begun |= name.rfind(".out.partial-", 0) == 0;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_TRUE(begun);
+    kill(pid, SIGTERM);
+    code = wait(pid).code;
   }
-  ASSERT_TRUE(begun);
-  kill(pid, SIGTERM);
-  EXPECT_EQ(wait(pid).code, 128 + SIGTERM);
+  EXPECT_EQ(code, 128 + SIGTERM);
   EXPECT_EQ(folder_.names(), before);
 }
 
