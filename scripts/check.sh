@@ -82,7 +82,7 @@ step_docs() { # links, quoted programs, generated pages
 }
 
 step_fuzz() { # one minute in all; `make fuzz` runs longer
-  scripts/fuzz.sh 30
+  scripts/fuzz.sh 20
 }
 
 if [[ ${1:-} == --list ]]; then

@@ -30,6 +30,8 @@ class CliFolder : public CliTest {
     io_corpus::put(path("in/tokenizer.json"), "{\"t\":1}");
     fs::create_directory(path("in/extra"));
     io_corpus::put(path("in/extra/notes.txt"), "notes");
+    fs::create_directory(path("in/extra/deep"));
+    io_corpus::put(path("in/extra/deep/more.txt"), "more");
     fs::create_directory(path("in/.cache"));
     io_corpus::put(path("in/.cache/lock"), "x");
   }
@@ -84,6 +86,7 @@ TEST_F(CliFolder, RoundTripKeepsShardsIndexConfigAndOtherFiles) {
 
   EXPECT_EQ(io_corpus::get(path("out/tokenizer.json")), "{\"t\":1}");
   EXPECT_EQ(io_corpus::get(path("out/extra/notes.txt")), "notes");
+  EXPECT_EQ(io_corpus::get(path("out/extra/deep/more.txt")), "more");
   EXPECT_FALSE(fs::exists(path("out/.cache")));
 
   const Outcome back = mxgemm({"dequantize", path("out"), "-o", path("back"), "--dtype", "bf16"});
@@ -144,6 +147,9 @@ TEST_F(CliFolder, BadFoldersAreBadInputAndLeaveNothing) {
   io_corpus::put(path("in/config.json"), R"({"quantization_config":{"quant_method":"awq"}})");
   expect_failure({"quantize", path("in"), "-o", path("out")}, 3, "already quantized");
   fs::remove(path("in/config.json"));
+  fs::create_directory_symlink(path("in"), path("in/extra/circle"));
+  expect_failure({"quantize", path("in/"), "-o", path("out/")}, 3, "circle");
+  fs::remove(path("in/extra/circle"));
   fs::resize_file(path("in/model-00002-of-00002.safetensors"), 100);
   expect_failure({"quantize", path("in"), "-o", path("out")}, 3, "model-00002");
   fs::remove(path("in/model-00002-of-00002.safetensors"));
