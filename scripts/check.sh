@@ -55,7 +55,7 @@ step_asan() { # address and undefined-behaviour sanitizers
 
 step_tsan() { # thread sanitizer
   build tsan
-  run_tests tsan tsan
+  run_tests tsan tsan -E IoMemory # readers of one thread, minutes long here
 }
 
 step_aarch64() { # another architecture, under emulation
@@ -96,7 +96,7 @@ for step in "${steps[@]}"; do
 done
 
 mkdir -p "$results"
-rm -f "$results"/ctest-*.log
+for step in "${steps[@]}"; do rm -f "$results/ctest-$step.log"; done
 timings=()
 for step in "${steps[@]}"; do
   echo "==== $step"
@@ -114,6 +114,6 @@ done
 
 echo "==== all steps passed"
 printf '%s\n' "${timings[@]}"
-cat "$results"/ctest-*.log 2> /dev/null |
+for step in "${steps[@]}"; do cat "$results/ctest-$step.log" 2> /dev/null || true; done |
   awk '/tests passed,/ { failed += $4; passed += $NF - $4 }
        END { if (passed) printf "%d passed, %d failed\n", passed, failed }'
