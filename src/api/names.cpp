@@ -88,7 +88,7 @@ Result<Activation> parse_activation(std::string_view text) {
 
 std::string to_string(const Device& device) {
   std::string text(name_of(kDeviceKinds, device.kind));
-  if (device.kind != DeviceKind::cpu) text += ":" + std::to_string(device.index);
+  if (device.kind != DeviceKind::cpu) text.append(":").append(std::to_string(device.index));
   return text;
 }
 

@@ -12,7 +12,7 @@
 namespace mxgemm::cpu {
 
 /// Each level includes the ones before it.
-enum class Isa : int { baseline = 0, avx2 = 1 };
+enum class Isa : int { baseline = 0, avx2 = 1, avx512vnni = 2 };
 
 std::string_view to_string(Isa isa) noexcept;
 
@@ -21,6 +21,9 @@ Isa detected_isa() noexcept;
 
 /// detected_isa(), capped by MXGEMM_CPU_ISA. Errors: invalid_argument (an unknown name).
 Result<Isa> usable_isa() noexcept;
+
+/// ok, or why kernels of `isa` (`what` in words) cannot run: the machine, or MXGEMM_CPU_ISA.
+Status supports_isa(Isa isa, const char* what) noexcept;
 
 /// Quantizes k elements of one row. Writes ceil(k/2) code and ceil(k/32) scale bytes.
 using QuantizeRow = void (*)(const void* x, DType dtype, std::int64_t k, std::uint32_t rule_addend,

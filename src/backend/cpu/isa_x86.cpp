@@ -5,8 +5,11 @@ namespace mxgemm::cpu {
 
 Isa detected_isa() noexcept {
   // libgcc asks CPUID and XGETBV, so "supported" includes the operating system.
-  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-  return avx2 ? Isa::avx2 : Isa::baseline;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::baseline;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512vnni");
+  return avx512 ? Isa::avx512vnni : Isa::avx2;
 }
 
 QuantizeRow quantize_row_for(Isa isa) noexcept {

@@ -160,12 +160,7 @@ constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
 }  // namespace
 
 Status supports_avx2(const Problem&, const Device&) noexcept {
-  const Result<Isa> isa = usable_isa();
-  if (!isa.is_ok()) return isa.status();
-  if (*isa >= Isa::avx2) return {};
-  return detected_isa() >= Isa::avx2
-             ? Status::error(StatusCode::unsupported, "MXGEMM_CPU_ISA rules out AVX2")
-             : Status::error(StatusCode::unsupported, "this CPU lacks AVX2 or FMA");
+  return supports_isa(Isa::avx2, "AVX2 or FMA");
 }
 
 constexpr KernelDesc kAvx2 = {

@@ -90,7 +90,7 @@ void compute_column(const RunArgs& args, const Mxfp4View& a, std::int64_t n) noe
   const std::int64_t end = partial ? args.partial.span_end : num_spans;
   SpanTree<1> tree;
   for (std::int64_t m = 0; m < args.m(); ++m) {
-    tree.clear();
+    tree.clear(1);
     for (std::int64_t span = begin; span < end; ++span) {
       *tree.top() = span_sum(a, args.w, m, n, span);
       tree.push({args.partial.first_span + span, 1});
