@@ -89,10 +89,10 @@ void run_grid(const RunArgs& args, const Rows& a, SpanKernel<Rows> kernel) noexc
 
 }  // namespace
 
-Status run_tiles(const RunArgs& args, QuantizeRow quantize_row,
+Status run_tiles(const RunArgs& args, const RowTools& tools,
                  SpanKernel<UnpackedRows> kernel) noexcept {
   const UnpackedRows a = unpacked_rows(args.workspace, args.m(), args.w.k);
-  unpack_activations(args, quantize_row, a);
+  unpack_activations(args, tools, a);
   run_grid(args, a, kernel);
   return {};
 }

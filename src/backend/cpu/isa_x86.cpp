@@ -13,6 +13,7 @@ Isa detected_isa() noexcept {
 }
 
 QuantizeRow quantize_row_for(Isa isa) noexcept {
+  if (isa >= Isa::avx512vnni) return quantize_row_avx512;
   return isa >= Isa::avx2 ? quantize_row_avx2 : quantize_row_baseline;
 }
 

@@ -152,7 +152,7 @@ static void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView&
 MXGEMM_ISA_END
 namespace {
 
-Status run(const RunArgs& args) noexcept { return run_tiles(args, quantize_row_avx2, span); }
+Status run(const RunArgs& args) noexcept { return run_tiles(args, {quantize_row_avx2, unpack_blocks_avx2}, span); }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
 constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};

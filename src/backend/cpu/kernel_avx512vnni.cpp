@@ -136,7 +136,7 @@ MXGEMM_ISA_END
 namespace {
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, quantize_row_avx2, span_avx512vnni);
+  return run_tiles(args, {quantize_row_avx512, unpack_blocks_avx2}, span_avx512vnni);
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};

@@ -127,7 +127,7 @@ void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView& w,
 }
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, quantize_row_baseline, span);
+  return run_tiles(args, {quantize_row_baseline, unpack_blocks_baseline}, span);
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16, Layout::row_major, Layout::aiter_16x16,
