@@ -139,8 +139,7 @@ static void span_any(const SpanTile& tile, const UnpackedRows& a, const std::uin
 static void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView& w,
                  float* sums) noexcept {
   const std::uint8_t* group =
-      w.codes + tile.first_col / kTileCols * layout::panel_bytes(w.k) +
-      tile.first_block / layout::kPanelGroupBlocks * layout::kPanelGroupBytes;
+      w.codes + layout::panel_group_offset(tile.first_col, tile.first_block, w.k);
   switch (tile.rows) {
     case 1: return span_any<1>(tile, a, group, sums);
     case 2: return span_any<2>(tile, a, group, sums);

@@ -111,8 +111,7 @@ static void span_rows(const SpanTile& tile, const FloatRows& a, const std::uint8
 static void span(const SpanTile& tile, const FloatRows& a, const WeightsView& w,
                  float* sums) noexcept {
   const std::uint8_t* group =
-      w.codes + tile.first_col / kTileCols * layout::panel_bytes(w.k) +
-      tile.first_block / layout::kPanelGroupBlocks * layout::kPanelGroupBytes;
+      w.codes + layout::panel_group_offset(tile.first_col, tile.first_block, w.k);
   switch (tile.rows) {
     case 1: span_rows<1>(tile, a, group, sums); break;
     case 2: span_rows<2>(tile, a, group, sums); break;
