@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/arena.h"
 #include "backend/cpu/parallel.h"
 #include "formats/mxfp4.h"
 #include "layout/layouts.h"
@@ -16,23 +17,6 @@ namespace {
 using formats::kBlock;
 
 constexpr std::int64_t kChunkBlocks = 32;  // blocks quantized at a time, into 544 bytes of stack
-
-/// Carves arrays out of the workspace, each on a cache line of its own; without a base it only counts.
-class Arena {
- public:
-  explicit Arena(std::byte* base) noexcept : base_(base) {}
-  template <class T>
-  T* take(std::int64_t count) noexcept {
-    T* p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return p;
-  }
-  std::size_t used() const noexcept { return used_; }
-
- private:
-  std::byte* base_;
-  std::size_t used_ = 0;
-};
 
 UnpackedRows carve_unpacked(Arena& arena, std::int64_t rows, std::int64_t k) noexcept {
   UnpackedRows r;

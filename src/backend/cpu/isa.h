@@ -12,7 +12,7 @@
 namespace mxgemm::cpu {
 
 /// Each level includes the ones before it.
-enum class Isa : int { baseline = 0, avx2 = 1, avx512vnni = 2 };
+enum class Isa : int { baseline = 0, avx2 = 1, avx512vnni = 2, amx = 3 };
 
 std::string_view to_string(Isa isa) noexcept;
 

@@ -6,6 +6,7 @@
 // until the block is scaled: the ordered sum. One row of A reads W at the speed of memory.
 #include <immintrin.h>
 
+#include "backend/cpu/block_scale_avx512.h"
 #include "backend/cpu/gemm_driver.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/isa_region.h"
@@ -29,10 +30,6 @@ static inline Decoded512 decode(const std::uint8_t* codes) noexcept {
           _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask))};
 }
 
-static inline __m512i scale_bytes(const std::uint8_t* scales) noexcept {
-  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
-}
-
 /// Whether the scales of all 16 columns lie in the moderate range, over whole groups of 4 blocks
 /// (pads hold 127, which does).
 static inline bool moderate_scales512(const std::uint8_t* group, int num_blocks) noexcept {
@@ -43,26 +40,6 @@ static inline bool moderate_scales512(const std::uint8_t* group, int num_blocks)
     outside |= _mm512_cmpgt_epu8_mask(
         _mm512_sub_epi8(_mm512_loadu_si512(group + layout::kPanelScalesOffset), low), span);
   return outside == 0;
-}
-
-/// sum + d * 2^e for 16 columns; d = dots / 4. Any scale bytes: 2^e in two factors, of which the
-/// first product is exact.
-static inline __m512 add_general(__m512 sum, __m512 dots, int a_byte, __m512i w_bytes) noexcept {
-  const __m512i bias = _mm512_set1_epi32(127), subnormal = _mm512_set1_epi32(0x00400000);
-  const auto exp2 = [&](__m512i e) noexcept {  // 2^-127 has no exponent field of its own
-    return _mm512_max_epi32(_mm512_slli_epi32(_mm512_add_epi32(e, bias), 23), subnormal);
-  };
-  const __m512i e = _mm512_add_epi32(w_bytes, _mm512_set1_epi32(a_byte - 254));
-  const __m512i e1 = _mm512_srai_epi32(e, 1);
-  const __m512 d = _mm512_mul_ps(dots, _mm512_set1_ps(0.25f));
-  const __m512 first = _mm512_mul_ps(d, _mm512_castsi512_ps(exp2(e1)));
-  __m512i second = exp2(_mm512_sub_epi32(e, e1));
-  const __m512i nan_byte = _mm512_set1_epi32(formats::kE8m0NaN);
-  const __mmask16 is_nan = a_byte == formats::kE8m0NaN
-                               ? __mmask16{0xFFFF}
-                               : _mm512_cmpeq_epi32_mask(w_bytes, nan_byte);
-  second = _mm512_mask_set1_epi32(second, is_nan, static_cast<int>(formats::kF32NaN));
-  return _mm512_fmadd_ps(first, _mm512_castsi512_ps(second), sum);
 }
 
 template <int kRows, bool kModerate>
@@ -91,14 +68,14 @@ static void span_rows512(const SpanTile& tile, const UnpackedRows& a, const std:
         dots[r] = _mm512_dpbusd_epi32(dots[r], w.high, _mm512_set1_epi32(quads[1]));
       }
     }
-    const __m512i w_bytes = scale_bytes(g + layout::kPanelScalesOffset + in_group * kTileCols);
-    const __m512 w_scale = _mm512_castsi512_ps(_mm512_slli_epi32(w_bytes, 23));
+    const __m512i w_bytes = load_scale_bytes(g + layout::kPanelScalesOffset + in_group * kTileCols);
+    const __m512 w_scale = normal_scales(w_bytes);
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t block = at + r * a.num_blocks;
       const __m512 d = _mm512_cvtepi32_ps(dots[r]);
       sum[r] = kModerate ? _mm512_fmadd_ps(
                                d, _mm512_mul_ps(w_scale, _mm512_set1_ps(a.scales[block])), sum[r])
-                         : add_general(sum[r], d, a.scale_bytes[block], w_bytes);
+                         : add_scaled_general(sum[r], d, a.scale_bytes[block], w_bytes);
     }
   }
   for (int r = 0; r < kRows; ++r) _mm512_storeu_ps(sums + r * kTileCols, sum[r]);
