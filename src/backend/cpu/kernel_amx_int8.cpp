@@ -47,6 +47,13 @@ std::size_t workspace_bytes(const Problem& problem, const Config&) noexcept {
   return shifted_rows_bytes(problem.shape.m, problem.shape.k);
 }
 
+// Rates of one core of the machines in docs/performance.md, rounded; tiles have 16 rows.
+double estimate(const Problem& problem, const Config&) noexcept {
+  Problem padded = problem;
+  padded.shape.m = layout::round_up(problem.shape.m, kTileRows);
+  return estimate_us(padded, 46, 1200, 2);
+}
+
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
 constexpr Config kConfigs[] = {{.block_m = 32, .block_n = kPairCols, .block_k = 512}};
 
@@ -62,6 +69,7 @@ constexpr KernelDesc kAmxInt8 = {
     .none = std::nullopt,
     .error_class = ErrorClass::block_exact,
     .supports = supports,
+    .estimate_us = estimate,
     .workspace_bytes = workspace_bytes,
     .run = run,
 };

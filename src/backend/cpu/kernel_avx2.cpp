@@ -153,6 +153,11 @@ namespace {
 
 Status run(const RunArgs& args) noexcept { return run_tiles(args, {quantize_row_avx2, unpack_blocks_avx2}, span); }
 
+// Rates of one core of the machines in docs/performance.md, rounded.
+double estimate(const Problem& problem, const Config&) noexcept {
+  return estimate_us(problem, 35, 70, 1);
+}
+
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
 constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
 
@@ -172,6 +177,7 @@ constexpr KernelDesc kAvx2 = {
     .none = std::nullopt,
     .error_class = ErrorClass::block_exact,
     .supports = supports_avx2,
+    .estimate_us = estimate,
     .workspace_bytes = mxfp4_workspace_bytes,
     .run = run,
 };

@@ -127,6 +127,11 @@ namespace {
 
 Status run(const RunArgs& args) noexcept { return run_tiles(args, span); }
 
+// Rates of one core of the machines in docs/performance.md, rounded.
+double estimate(const Problem& problem, const Config&) noexcept {
+  return estimate_us(problem, 20, 35, 1);
+}
+
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
 constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
 
@@ -142,6 +147,7 @@ constexpr KernelDesc kAvx2W4A16 = {
     .none = Reproducible::batch,
     .error_class = ErrorClass::element_accumulating,
     .supports = supports_avx2,
+    .estimate_us = estimate,
     .workspace_bytes = float_workspace_bytes,
     .run = run,
 };

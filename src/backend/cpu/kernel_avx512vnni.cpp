@@ -115,6 +115,11 @@ Status run(const RunArgs& args) noexcept {
   return run_tiles(args, {quantize_row_avx512, unpack_blocks_avx2}, span_avx512vnni);
 }
 
+// Rates of one core of the machines in docs/performance.md, rounded.
+double estimate(const Problem& problem, const Config&) noexcept {
+  return estimate_us(problem, 50, 160, 1);
+}
+
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
 constexpr Config kConfigs[] = {{.block_m = kMaxTileRows, .block_n = kTileCols}};
 
@@ -134,6 +139,7 @@ constexpr KernelDesc kAvx512Vnni = {
     .none = std::nullopt,
     .error_class = ErrorClass::block_exact,
     .supports = supports,
+    .estimate_us = estimate,
     .workspace_bytes = mxfp4_workspace_bytes,
     .run = run,
 };
