@@ -239,7 +239,7 @@ void add_bench(CLI::App& app, Command& chosen) {
   add_parsed(
       *sub, "--time", options->bench.seconds,
       [](std::string_view text) -> Result<double> {
-        const auto seconds = parse_number(text);
+        auto seconds = parse_number(text);
         if (seconds.is_ok() && *seconds >= 0 && *seconds <= 3600) return seconds;
         return Status::error(StatusCode::invalid_argument, "\"%.*s\" is not from 0 to 3600 seconds",
                              static_cast<int>(text.size()), text.data());

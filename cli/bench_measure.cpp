@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kReference = "cpu_reference";
 constexpr std::uint64_t kSeed = 1;
 constexpr std::int64_t kCheckedRows = 17, kCheckedCols = 48;  // the reference is slow
-constexpr std::int64_t kMaxCopyBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxCopyBytes = std::int64_t{1} << 30, kMaxCopies = 4096;
 constexpr std::int64_t kMinRuns = 5, kMaxRounds = 2000;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -105,7 +105,7 @@ std::int64_t Bench::num_copies() const {
   const std::int64_t bytes = std::max<std::int64_t>(weights_.bytes(), 1);
   const std::int64_t wanted = ceil_div(4 * last_level_cache_bytes(), bytes) + 1;
   const std::int64_t affordable = std::min(available_memory_bytes() / 4, kMaxCopyBytes) / bytes;
-  return std::max<std::int64_t>(std::min(wanted, affordable), 2);
+  return std::clamp<std::int64_t>(std::min(wanted, affordable), 2, kMaxCopies);
 }
 
 Result<const std::vector<Weights>*> Bench::copies(const Weights& packed) {
@@ -204,12 +204,13 @@ Status Bench::limit_runs(Candidate& candidate) {
   if (!elapsed.is_ok()) return elapsed.status();
   const double seconds =
       *elapsed * 1e-6 * static_cast<double>(shape_.m) / static_cast<double>(rows);
-  if (options_.kernels.empty() && seconds > 5 * options_.seconds) {
+  const double budget = std::max(options_.seconds, 0.5);
+  if (options_.kernels.empty() && seconds > 5 * budget) {
     candidate.result.skipped =
         fmt::format("a run takes about {:.0f} s; --kernel measures it all the same", seconds);
   }
-  if (seconds > options_.seconds / 10) candidate.max_runs = kMinRuns;
-  if (seconds > options_.seconds) candidate.max_runs = 1;
+  if (seconds > budget / 10) candidate.max_runs = kMinRuns;
+  if (seconds > budget) candidate.max_runs = 1;
   return {};
 }
 

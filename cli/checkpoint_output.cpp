@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+constexpr int kMaxDepth = 16;  // of folders in a checkpoint
 constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
@@ -153,20 +154,24 @@ Status write_index(const fs::path& in, const fs::path& out, const WrittenTensors
 /// caches of tools, not parts of a checkpoint.
 Status copy_other_files(const fs::path& in, const fs::path& out) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(in, error)) {
+  constexpr auto kFollow = fs::directory_options::follow_directory_symlink;
+  fs::recursive_directory_iterator it(in, kFollow, error);
+  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
     if (const Status status = check_interrupted(); !status.is_ok()) return status;
-    const fs::path name = entry.path().filename();
-    const fs::path target = out / name;
-    if (fs::exists(target)) continue;
-    if (entry.is_directory()) {
-      if (name.string().front() == '.') continue;
+    const fs::path& path = it->path();
+    if (it.depth() > kMaxDepth) {
+      return Status::error(StatusCode::bad_data,
+                           "%s: more than %d folders deep (a link in a circle?)", path.c_str(),
+                           kMaxDepth);
+    }
+    const fs::path target = out / path.lexically_relative(in);
+    if (it->is_directory() && path.filename().string().front() == '.') {
+      it.disable_recursion_pending();
+    } else if (it->is_directory()) {
       fs::create_directory(target, error);
       if (error) return io_failure("create folder", target, error);
-      if (const Status status = copy_other_files(entry.path(), target); !status.is_ok()) {
-        return status;
-      }
-    } else if (entry.is_regular_file()) {
-      const Status status = io::copy_file(entry.path(), target);
+    } else if (it->is_regular_file() && !fs::exists(target)) {
+      const Status status = io::copy_file(path, target);
       if (!status.is_ok()) return status;
     }
   }
@@ -233,7 +238,7 @@ Status convert_checkpoint(const ConversionPaths& paths, const io::Checkpoint& ch
     const Status status = write_json(folder.path() / kConfigName, *config);
     if (!status.is_ok()) return status;
   }
-  if (const Status status = copy_other_files(paths.in, folder.path()); !status.is_ok()) {
+  if (const Status status = copy_other_files(tidy(paths.in), folder.path()); !status.is_ok()) {
     return status;
   }
   return folder.publish();

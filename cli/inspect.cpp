@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "command.h"
 #include "io/text.h"
@@ -22,33 +23,34 @@ struct Options {
 };
 
 /// The remark beside a tensor, and a problem if its pair doesn't fit.
-struct Remark {
+struct Remark {  // NOLINT(bugprone-exception-escape): moving JSON does not throw
   std::string text, problem;
-  Json json;
 };
 
 Remark describe_layer(const io::Checkpoint& checkpoint, const io::SafetensorsFile& file,
-                      const io::TensorView& tensor) {
+                      const io::TensorView& tensor, Json& layers) {
   const auto layer = read_layer(checkpoint, file, tensor);
   if (!layer.is_ok()) {
     const std::string problem(layer.status().message());
-    return {"not valid MXFP4", problem, Json{{"name", tensor.name}, {"problem", problem}}};
+    layers.push_back({{"name", tensor.name}, {"problem", problem}});
+    return {"not valid MXFP4", problem};
   }
   const ScaleRange range = scale_range(*layer);
   layer->scale_file->release(*layer->scales);
   Remark remark;
-  remark.json = {{"name", layer->name},  {"experts", layer->num_experts},   {"n", layer->n},
-                 {"k", layer->k},        {"scale_rule", layer->scale_rule}, {"scale_min", nullptr},
-                 {"scale_max", nullptr}, {"nan_scales", range.num_nan}};
+  Json json = {{"name", layer->name},  {"experts", layer->num_experts},   {"n", layer->n},
+               {"k", layer->k},        {"scale_rule", layer->scale_rule}, {"scale_min", nullptr},
+               {"scale_max", nullptr}, {"nan_scales", range.num_nan}};
   remark.text = "MXFP4";
   if (layer->stacked) remark.text += fmt::format(" E={}", layer->num_experts);
   remark.text += fmt::format(" N={} K={}", layer->n, layer->k);
   if (range.max >= 0) {
-    remark.json["scale_min"] = range.min;
-    remark.json["scale_max"] = range.max;
+    json["scale_min"] = range.min;
+    json["scale_max"] = range.max;
     remark.text += fmt::format(", scales 2^{}..2^{}", range.min - 127, range.max - 127);
   }
   if (range.num_nan > 0) remark.text += fmt::format(", {} NaN scales", range.num_nan);
+  layers.push_back(std::move(json));
   return remark;
 }
 
@@ -72,8 +74,7 @@ Json inspect_file(const io::Checkpoint& checkpoint, const io::SafetensorsFile& f
   for (const io::TensorView& tensor : file.tensors()) {
     Remark remark;
     if (is_layer(checkpoint, tensor)) {
-      remark = describe_layer(checkpoint, file, tensor);
-      layers.push_back(remark.json);
+      remark = describe_layer(checkpoint, file, tensor, layers);
       ++totals.layers;
       if (totals.first_problem.empty()) totals.first_problem = remark.problem;
     }

@@ -57,9 +57,7 @@ int run_command(const Command& command) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int dispatch(int argc, char** argv) {
   CLI::App app{"MXFP4 linear layers: quantize checkpoints, run and check layers, measure kernels.",
                "mxgemm"};
   app.require_subcommand(1);
@@ -89,4 +87,16 @@ int main(int argc, char** argv) {
     return report_usage(app, error);
   }
   return run_command(command);
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(bugprone-exception-escape): before `try` only memory can run out
+int main(int argc, char** argv) {
+  try {
+    return dispatch(argc, argv);
+  } catch (...) {  // no memory even to parse the options or to print an error
+    std::fputs("mxgemm: out of memory\n", stderr);
+    return kUnsupported;
+  }
 }

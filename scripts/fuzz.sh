@@ -16,8 +16,13 @@ for target in fuzz_safetensors fuzz_index fuzz_npy; do
   dict=tests/fuzz/json.dict
   [ "$target" = fuzz_npy ] && dict=tests/fuzz/npy.dict
   mkdir -p "$build/corpus/$target"
-  echo "$target: $seconds s"
-  "$bin/$target" -max_total_time="$seconds" -max_len=1000000 -malloc_limit_mb=62 -detect_leaks=1 \
-    -timeout=10 -dict="$dict" -artifact_prefix="$build/$target-" -print_final_stats=1 -verbosity=0 \
-    "$build/corpus/$target" "$build/seeds/$target"
+  log=$build/$target.log
+  if ! "$bin/$target" -max_total_time="$seconds" -max_len=1000000 -malloc_limit_mb=62 \
+    -detect_leaks=1 -timeout=10 -dict="$dict" -artifact_prefix="$build/$target-" -print_funcs=0 \
+    "$build/corpus/$target" "$build/seeds/$target" >"$log" 2>&1; then
+    tail -n 60 "$log"
+    echo "$target: failed; the input is beside $log" >&2
+    exit 1
+  fi
+  echo "$target: $(grep '^Done' "$log"), no finding"
 done

@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <fstream>
 #include <functional>
 #include <numeric>
+#include <thread>
 
 namespace mxgemm::testing {
 
@@ -67,9 +70,9 @@ pid_t CliTest::start(const std::vector<std::string>& args,
   std::vector<char*> argv, envp;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  std::vector<std::string> variables = environment;
+  std::vector<std::string> variables = environment;  // the first of a name is the one that counts
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (std::string(*variable).rfind("MXGEMM_", 0) != 0) variables.emplace_back(*variable);
+    variables.emplace_back(*variable);
   }
   for (std::string& variable : variables) envp.push_back(variable.data());
   envp.push_back(nullptr);
@@ -89,13 +92,11 @@ pid_t CliTest::start(const std::vector<std::string>& args,
 
 Outcome CliTest::wait(pid_t pid) const {
   int status = 0;
-  struct rusage usage = {};
-  EXPECT_EQ(wait4(pid, &status, 0, &usage), pid);
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
   Outcome outcome;
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   outcome.out = io_corpus::get(path(".out"));
   outcome.err = io_corpus::get(path(".err"));
-  outcome.max_rss_kb = usage.ru_maxrss;
   fs::remove(path(".out"));
   fs::remove(path(".err"));
   return outcome;
@@ -134,6 +135,22 @@ io::NpyArray CliTest::read_npy(const std::string& name) const {
   const auto array = io::read_npy(path(name));
   EXPECT_OK(array);
   return array.is_ok() ? *array : io::NpyArray{};
+}
+
+long watch_peak_memory(pid_t pid) {
+  long peak_kb = 0;
+  const std::string status = "/proc/" + std::to_string(pid) + "/status";
+  for (bool running = true; running;) {
+    running = false;  // a process that has ended has no VmHWM any more
+    std::ifstream lines(status);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("VmHWM:", 0) != 0) continue;
+      running = true;
+      peak_kb = std::max(peak_kb, std::stol(line.substr(6)));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return peak_kb;
 }
 
 std::vector<std::uint8_t> data_of(const io::SafetensorsFile& file, const std::string& tensor) {

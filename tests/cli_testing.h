@@ -27,7 +27,6 @@ using Json = nlohmann::ordered_json;
 struct Outcome {
   int code = -1;  // exit code, or -signal
   std::string out, err;
-  long max_rss_kb = 0;
 };
 
 struct Tensor {
@@ -78,6 +77,10 @@ class CliTest : public ::testing::Test {
 
   io_corpus::TempFolder folder_;
 };
+
+/// The most resident memory of a running process, in KB, followed until it ends. (What wait4() says
+/// begins with the memory of the test itself.)
+long watch_peak_memory(pid_t pid);
 
 std::vector<std::uint8_t> data_of(const io::SafetensorsFile& file, const std::string& tensor);
 

@@ -352,9 +352,14 @@ TEST_F(CliLayers, BenchMeasuresNamedKernelsAndCheckpoints) {
   EXPECT_EQ(report["shapes"][1]["m"], 4);
   EXPECT_EQ(report["shapes"][1]["n"], kN);
   EXPECT_EQ(report["shapes"][0]["kernels"][0]["kernel"], "cpu_reference");
-  const Outcome none = mxgemm({"bench", "2,16,64", "--time", "0", "--activation", "none"});
-  EXPECT_EQ(none.code, 0) << none.err;
-  EXPECT_NE(none.out.find("of floor"), std::string::npos) << none.out;
+  for (const KernelInfo& kernel : kernels()) {
+    if (kernel.device != DeviceKind::cpu || !kernel.runs_here || !kernel.none) continue;
+    const Outcome none = mxgemm(
+        {"bench", "2,16,64", "--time", "0", "--activation", "none", "--kernel", kernel.name});
+    EXPECT_EQ(none.code, 0) << none.err;
+    EXPECT_NE(none.out.find(kernel.name + ", "), std::string::npos) << none.out;
+    EXPECT_NE(none.out.find("of floor"), std::string::npos) << none.out;
+  }
   expect_failure({"bench", "1,16,32", "--kernel", "cpu_best"}, 2, "\"cpu_best\"");
   expect_failure({"bench", "--checkpoint", path("in.safetensors")}, 3, "no MXFP4 layer");
 }

@@ -18,6 +18,8 @@ std::string_view to_string(StatusCode code) noexcept {
   return "?";
 }
 
+// memmove is right for an assignment to itself as well.
+// NOLINTNEXTLINE(bugprone-unhandled-self-assignment)
 Status& Status::operator=(const Status& other) noexcept {
   code_ = other.code_;
   std::memmove(message_, other.message_, std::strlen(other.message_) + 1);

@@ -25,6 +25,23 @@ std::uint64_t read_u64(std::span<const std::uint8_t> bytes) noexcept {
   return value;
 }
 
+std::string name_of(const TensorView* tensor) {
+  return tensor == nullptr ? "the header" : quote(tensor->name);
+}
+
+// `tensor` begins before or after the end of the data so far.
+std::string describe_gap(const TensorView* last, std::uint64_t covered, const TensorView& tensor,
+                         std::uint64_t begin) {
+  std::string range = std::to_string(std::min(begin, covered));
+  range += " to " + std::to_string(std::max(begin, covered));
+  if (begin < covered) {
+    return "tensors " + name_of(last) + " and " + quote(tensor.name) + " overlap in data bytes " +
+           range;
+  }
+  return "data bytes " + range + ", between " + name_of(last) + " and tensor " +
+         quote(tensor.name) + ", are a hole: they belong to no tensor";
+}
+
 }  // namespace
 
 struct SafetensorsFile::Impl {
@@ -88,24 +105,15 @@ Status SafetensorsFile::Impl::sort_by_name() {
 // Every byte of data must belong to exactly one tensor.
 Status SafetensorsFile::Impl::check_cover() const {
   std::uint64_t covered = 0;
-  std::string last = "the header";
+  const TensorView* last = nullptr;  // the one that reaches to `covered`
   for (const TensorView& tensor : tensors) {
     const auto begin = static_cast<std::uint64_t>(tensor.data.data() - data.data());
-    const std::string range = std::to_string(std::min(begin, covered)) + " to " +
-                              std::to_string(std::max(begin, covered));
-    if (begin < covered) {
-      return bad(shown, "tensors " + last + " and " + quote(tensor.name) +
-                            " overlap in data bytes " + range);
-    }
-    if (begin > covered) {
-      return bad(shown, "data bytes " + range + ", between " + last + " and tensor " +
-                            quote(tensor.name) + ", are a hole: they belong to no tensor");
-    }
+    if (begin != covered) return bad(shown, describe_gap(last, covered, tensor, begin));
     covered = begin + tensor.data.size();
-    if (!tensor.data.empty()) last = quote(tensor.name);
+    if (!tensor.data.empty()) last = &tensor;
   }
   if (covered == data.size()) return {};
-  return bad(shown, count(data.size() - covered, "byte") + " of data after " + last +
+  return bad(shown, count(data.size() - covered, "byte") + " of data after " + name_of(last) +
                         " belong to no tensor");
 }
 

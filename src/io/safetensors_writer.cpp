@@ -47,7 +47,7 @@ Status check_names(std::span<const TensorSpec> tensors, const Metadata& metadata
 }
 
 Result<std::uint64_t> spec_bytes(const TensorSpec& tensor, const std::string& file) {
-  const Result<std::uint64_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
+  Result<std::uint64_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
   const std::string shown = "tensor " + quote(tensor.name) + ": ";
   if (bytes.is_ok()) {
     if (!tensor.num_bytes.has_value() || *tensor.num_bytes == *bytes) return bytes;

@@ -1,5 +1,6 @@
-// Any bytes as a safetensors file. What is accepted must be readable to the last byte, and say the
-// same again after it is written and read once more.
+// Any bytes as a safetensors file, and as the recipe of a legal one that is then damaged. What is
+// accepted must be readable to the last byte, and say the same again after it is written and read
+// once more.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "io/safetensors.h"
 #include "io/safetensors_header.h"
+#include "recipe.h"
 #include "require.h"
 
 namespace {
@@ -86,9 +88,26 @@ std::vector<std::uint8_t> reframe(std::span<const std::uint8_t> bytes) {
   return out;
 }
 
+// What the writer accepts, the reader accepts; with one byte changed it may refuse.
+void check_recipe(fuzz::Recipe recipe) {
+  const std::vector<TensorSpec> specs = recipe.tensors();
+  const auto header = build_header(specs, recipe.metadata(), "fuzz");
+  if (!header.is_ok()) {
+    MXGEMM_REQUIRE(header.status().code() == StatusCode::invalid_argument);
+    return;
+  }
+  std::vector<std::uint8_t> bytes(header->bytes.begin(), header->bytes.end());
+  const std::uint64_t data_bytes = header->ends.empty() ? 0 : header->ends.back();
+  for (std::uint64_t i = 0; i < data_bytes; ++i) bytes.push_back(recipe.byte());
+  MXGEMM_REQUIRE(check(bytes));
+  bytes[recipe.number() % bytes.size()] ^= static_cast<std::uint8_t>(recipe.byte() | 1);
+  check(bytes);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (!check({data, size}) && size > 8) check(reframe({data, size}));
+  check_recipe(fuzz::Recipe({data, size}));
   return 0;
 }
