@@ -24,8 +24,8 @@ std::vector<std::int64_t> probe_rows() {
   return rows;
 }
 
-// cpu_reference within the rounding of its own 8 + log2 additions of the exact sum.
-void expect_reference_is_right(const HostMxfp4& a, const HostMxfp4& w,
+// Within the block-exact bound of the sum in double, and NaN where that is.
+void expect_right(const HostMxfp4& a, const HostMxfp4& w,
                                const std::vector<float>& c) {
   for (std::int64_t m = 0; m < a.rows; ++m)
     for (std::int64_t n = 0; n < w.rows; ++n) {
@@ -280,12 +280,57 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Conformance, ::testing::ValuesIn(device_mode_c
                                   std::string(to_string(param.param.layout));
                          });
 
+// Kernels that add in an order of their own: right to the bound, the same bits on any thread count.
+class Bounded : public ::testing::TestWithParam<const KernelDesc*> {
+ protected:
+  void check(const HostMxfp4& a, const HostMxfp4& w) {
+    for (const Layout layout : GetParam()->layouts) {
+      const StridedMxfp4 rows(a, a.rows);
+      const Weights weights = make_weights(w, layout);
+      PlanOptions options{.kernel = GetParam()->name};
+      const std::vector<float> c = run_plan(weights, rows.view, options);
+      expect_right(a, w, c);
+      for (const int threads : {2, 5, 8}) {
+        auto pool = ThreadPool::create(threads);
+        ASSERT_OK(pool);
+        options.threads = pool->get();
+        ASSERT_EQ(bits_of(run_plan(weights, rows.view, options)), bits_of(c)) << threads;
+      }
+    }
+  }
+};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bounded);
+
+TEST_P(Bounded, ProbesMeetTheBound) {
+  for (const std::int64_t k : kKs)
+    for (const auto& [a_scales, w_scales] :
+         {std::pair{kUsualScales, kUsualScales}, std::pair{kEdgeScales, kEdgeScales},
+          std::pair{std::vector<int>{120, 121, 123}, std::vector<int>{118, 120, 121}},
+          std::pair{std::vector<int>{0, 1, 2}, std::vector<int>{254}},
+          std::pair{std::vector<int>{120, 160}, std::vector<int>{121}}})
+      for (const std::int64_t m : {1, 3, 4, 16, 33})
+        check(random_mxfp4(m, k, static_cast<unsigned>(k), a_scales),
+              random_mxfp4(k % 2 == 0 ? 17 : 49, k, static_cast<unsigned>(m), w_scales));
+  for (const auto& [m, n, k] : {std::tuple<int, int, int>{300, 48, 96}, {65, 272, 2880}, {5, 2880, 360}})
+    check(random_mxfp4(m, k, 1, kUsualScales), random_mxfp4(n, k, 2, kUsualScales));
+}
+
+std::vector<const KernelDesc*> bounded_kernels() {
+  std::vector<const KernelDesc*> kernels;
+  for (const KernelDesc* kernel : runnable_kernels(Activation::mxfp4))
+    if (kernel->mxfp4 != Reproducible::device) kernels.push_back(kernel);
+  return kernels;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Bounded, ::testing::ValuesIn(bounded_kernels()),
+                         [](const auto& param) { return std::string(param.param->name); });
+
 TEST(Reference, EqualsSumsInDoubleToItsBound) {
   for (const std::int64_t k : kKs)
     for (const auto& scales : {kUsualScales, kEdgeScales, std::vector<int>{0, 1, 2, 40, 126, 200}}) {
       const auto seed = static_cast<unsigned>(k);
       const HostMxfp4 a = random_mxfp4(7, k, seed, scales), w = random_mxfp4(9, k, seed + 1, scales);
-      expect_reference_is_right(a, w, reference(a, w));
+      expect_right(a, w, reference(a, w));
     }
 }
 

@@ -52,6 +52,8 @@ TEST(Layouts, PanelOffsetsAreABijectionOntoTheStoredBytes) {
       for (std::int64_t row = 0; row < n; ++row) {
         for (std::int64_t j = 0; j < k / 2; ++j) seen.insert(layout::panel_code_offset(row, j, k));
         for (std::int64_t b = 0; b < k / 32; ++b) seen.insert(layout::panel_scale_offset(row, b, k));
+        for (std::int64_t i = 0; i < layout::kPanelHeaderBytes; ++i)
+          seen.insert(layout::panel_offset(row, k) + i);
       }
       const auto bytes = layout_bytes(Layout::cpu_panel16, n, k);
       ASSERT_OK(bytes);
@@ -124,6 +126,21 @@ TEST(Layouts, PackedBytesAreElementsOrWrittenPads) {
       for (std::int64_t r = 0; r < layout::round_up(n, 16); ++r)  // scale slots first: all 127
         for (std::int64_t b = 0; b < layout::round_up(k, 128) / 32; ++b)
           want_panel[static_cast<std::size_t>(layout::panel_scale_offset(r, b, k))] = 127;
+      for (std::int64_t r = 0; r < layout::round_up(n, 16); ++r) {  // headers
+        int largest = 0, smallest = 255;
+        for (std::int64_t b = 0; r < n && b < scales_per_row(k); ++b) {
+          bool zero = m.scale(r, b) != 255;
+          for (std::int64_t c = b * 32; c < std::min(k, b * 32 + 32); ++c)
+            zero = zero && (m.code(r, c) & 7u) == 0;
+          if (zero) continue;
+          largest = std::max<int>(largest, m.scale(r, b));
+          smallest = std::min<int>(smallest, m.scale(r, b));
+        }
+        const bool any = largest >= smallest;
+        const auto at = static_cast<std::size_t>(layout::panel_offset(r, k) + r % 16);
+        want_panel[at] = static_cast<std::uint8_t>(any ? largest : 127);
+        want_panel[at + 16] = static_cast<std::uint8_t>(any ? smallest : 127);
+      }
       for (std::int64_t r = 0; r < n; ++r) {
         for (std::int64_t j = 0; j < codes_per_row_bytes(k); ++j) {
           const std::uint8_t byte = m.codes[static_cast<std::size_t>(r * codes_per_row_bytes(k) + j)];

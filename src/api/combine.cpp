@@ -51,7 +51,7 @@ Status combine_partial_nodes(std::span<const PartialNode> nodes, const Matrix& c
   for (std::int64_t r = 0; r < c.rows; ++r)
     for (std::int64_t col = 0; col < c.cols; col += kChunk) {
       const auto count = static_cast<int>(std::min<std::int64_t>(kChunk, c.cols - col));
-      tree.clear();
+      tree.clear(kChunk);
       for (const PartialNode& node : nodes) {
         std::fill(std::copy_n(node.data + r * c.cols + col, count, tree.top()),
                   tree.top() + kChunk, 0.0f);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -73,13 +74,20 @@ std::vector<std::int64_t> bucket_bounds(std::int64_t m_max) {
   return bounds;
 }
 
-/// All verdicts on one M, a line each.
+/// All verdicts on one M, a line each: cannot and why, or the estimate.
 std::string describe(const Choice& choice) {
   std::string text;
   for (const Candidate& candidate : choice.candidates) {
     text += "  " + std::string(candidate.kernel->name) + ": ";
-    text += candidate.kernel == choice.kernel ? "chosen (" + to_string(choice.config) + ")"
-                                              : std::string(candidate.verdict.message());
+    if (!candidate.verdict.is_ok()) {
+      text += candidate.verdict.message();
+    } else {
+      char estimate[64];
+      std::snprintf(estimate, sizeof estimate, "estimated %.1f us on one thread",
+                    candidate.estimate_us);
+      text += (candidate.kernel == choice.kernel ? "chosen, " : "slower, ") + std::string(estimate) +
+              " (" + to_string(candidate.config) + ")";
+    }
     text += '\n';
   }
   return text;

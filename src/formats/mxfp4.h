@@ -48,8 +48,8 @@ constexpr float bf16_to_float(std::uint16_t bits) noexcept {
 /// Round to nearest even; overflow becomes infinity, every NaN becomes 0x7FC0.
 constexpr std::uint16_t float_to_bf16(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7FFFFFFFu) > kF32Inf) return kBf16NaN;
-  return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+  const std::uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+  return static_cast<std::uint16_t>(value == value ? rounded : kBf16NaN);
 }
 
 constexpr float f16_to_float(std::uint16_t h) noexcept {

@@ -34,7 +34,9 @@ constexpr std::int64_t aiter_scale_offset(std::int64_t r, std::int64_t c,
 // gguf_mxfp4: blocks of 17 bytes {scale, qs[16]}, qs[j] = code[j] | code[j + 16] << 4.
 inline constexpr std::int64_t kGgufBlockBytes = 17;
 
-// cpu_panel16: panels of 16 rows of W; along K, groups of 128 elements (4 blocks):
+// cpu_panel16: panels of 16 rows of W. A panel starts with 64 bytes {largest scale of each row [16],
+// smallest [16], 32 x 0}, over the blocks that hold a code other than +-0 (none: 127 and 127); then
+// along K follow groups of 128 elements (4 blocks):
 //   4 blocks x 256 code bytes, then 4 x 16 scale bytes = 1088 bytes, 64-byte aligned.
 // A block's code bytes are 4 x 16 x 4: quarter d holds, for each row, the 4 bytes that row_major
 // has for elements 8d .. 8d+7. So one 64-byte vector has a row of W in each 32-bit lane; its low
@@ -45,22 +47,29 @@ inline constexpr std::int64_t kPanelGroupBlocks = kPanelGroupK / formats::kBlock
 inline constexpr std::int64_t kPanelBlockBytes = kPanelRows * formats::kBlock / 2;
 inline constexpr std::int64_t kPanelScalesOffset = kPanelGroupBlocks * kPanelBlockBytes;
 inline constexpr std::int64_t kPanelGroupBytes = kPanelScalesOffset + kPanelGroupBlocks * kPanelRows;
-inline constexpr int kPanelVersion = 1;
+inline constexpr std::int64_t kPanelHeaderBytes = 64;
+inline constexpr int kPanelVersion = 2;
 static_assert(kPanelGroupBytes == 1088 && kPanelGroupBytes % 64 == 0);
 
 /// Bytes of one panel of K elements.
 constexpr std::int64_t panel_bytes(std::int64_t k) noexcept {
-  return ceil_div(k, kPanelGroupK) * kPanelGroupBytes;
+  return kPanelHeaderBytes + ceil_div(k, kPanelGroupK) * kPanelGroupBytes;
+}
+/// Offset of the panel with row n.
+constexpr std::int64_t panel_offset(std::int64_t n, std::int64_t k) noexcept {
+  return (n / 16) * panel_bytes(k);
+}
+/// Offset of the group with block b in the panel with row n.
+constexpr std::int64_t panel_group_offset(std::int64_t n, std::int64_t b, std::int64_t k) noexcept {
+  return panel_offset(n, k) + kPanelHeaderBytes + (b / 4) * kPanelGroupBytes;
 }
 /// Offset of code byte j (row_major numbering) of row n.
 constexpr std::int64_t panel_code_offset(std::int64_t n, std::int64_t j, std::int64_t k) noexcept {
-  return (n / 16) * panel_bytes(k) + (j / 64) * kPanelGroupBytes + (j / 4 % 16) * 64 +
-         (n % 16) * 4 + j % 4;
+  return panel_group_offset(n, j / 16, k) + (j / 4 % 16) * 64 + (n % 16) * 4 + j % 4;
 }
 /// Offset of the scale of block b of row n.
 constexpr std::int64_t panel_scale_offset(std::int64_t n, std::int64_t b, std::int64_t k) noexcept {
-  return (n / 16) * panel_bytes(k) + (b / 4) * kPanelGroupBytes + kPanelScalesOffset +
-         (b % 4) * 16 + n % 16;
+  return panel_group_offset(n, b, k) + kPanelScalesOffset + (b % 4) * 16 + n % 16;
 }
 
 /// Rows and columns that a layout stores for a logical [n, k].

@@ -61,6 +61,28 @@ void write_aiter_scale_pads(const WeightsView& w, const WeightsTarget& t, std::i
       t.scales[layout::aiter_scale_offset(r, c, cols)] = formats::kE8m0One;
 }
 
+/// Largest and smallest scale of each row of a panel, over blocks that are not all zeros.
+void write_panel_header(const WeightsView& w, const WeightsTarget& t, std::int64_t row0) noexcept {
+  std::uint8_t* header = t.codes + layout::panel_offset(row0, w.k);
+  std::memset(header, formats::kE8m0One, 2 * layout::kPanelRows);
+  std::memset(header + 2 * layout::kPanelRows, 0,
+              layout::kPanelHeaderBytes - 2 * layout::kPanelRows);
+  for (std::int64_t r = row0; r < std::min(w.n, row0 + layout::kPanelRows); ++r) {
+    int largest = -1, smallest = 256;
+    for (std::int64_t b = 0; b < scales_per_row(w.k); ++b) {
+      std::uint8_t codes[16];
+      read_block_codes(w, r, b, codes);
+      const bool zero = std::all_of(codes, codes + 16, [](unsigned c) { return (c & 0x77u) == 0; });
+      if (zero && w.scale(r, b) != formats::kE8m0NaN) continue;
+      largest = std::max<int>(largest, w.scale(r, b));
+      smallest = std::min<int>(smallest, w.scale(r, b));
+    }
+    if (largest < 0) continue;
+    header[r - row0] = static_cast<std::uint8_t>(largest);
+    header[layout::kPanelRows + r - row0] = static_cast<std::uint8_t>(smallest);
+  }
+}
+
 }  // namespace
 
 void read_block_codes(const WeightsView& w, std::int64_t row, std::int64_t b,
@@ -102,7 +124,8 @@ void repack_rows(const WeightsView& w, const WeightsTarget& target, std::int64_t
 
   // Blocks outside, 16 rows inside: a panel's 256 code bytes are written while they are in cache.
   std::uint8_t codes[16];
-  for (std::int64_t r0 = row_begin; r0 < out_end; r0 += 16)
+  for (std::int64_t r0 = row_begin; r0 < out_end; r0 += 16) {
+    if (target.layout == Layout::cpu_panel16) write_panel_header(w, target, r0);
     for (std::int64_t b = 0; b < out_blocks; ++b)
       for (std::int64_t r = r0; r < std::min(r0 + 16, out_end); ++r) {
         std::uint8_t scale = formats::kE8m0One;
@@ -114,6 +137,7 @@ void repack_rows(const WeightsView& w, const WeightsTarget& target, std::int64_t
         }
         write_block(w, target, r, b, codes, scale);
       }
+  }
 }
 
 }  // namespace mxgemm

@@ -37,23 +37,38 @@ Status check_support(const KernelDesc& kernel, const Problem& problem, const Dev
   return kernel.supports(problem, device);
 }
 
+namespace {
+
+/// The config with the lowest estimate.
+void score(Candidate& candidate, const Problem& problem) {
+  for (const Config& config : candidate.kernel->configs) {
+    const double estimate = candidate.kernel->estimate_us(problem, config);
+    const bool first = &config == &candidate.kernel->configs.front();
+    if (!first && estimate >= candidate.estimate_us) continue;
+    candidate.config = config;
+    candidate.estimate_us = estimate;
+  }
+}
+
+}  // namespace
+
 Choice choose(std::span<const KernelDesc* const> kernels, const Problem& problem,
               const Device& device, std::string_view forced) {
   Choice choice;
+  double lowest = 0;
   for (const KernelDesc* kernel : kernels) {
-    Candidate candidate{kernel, {}};
+    Candidate candidate{.kernel = kernel, .verdict = {}, .config = {}, .estimate_us = 0};
     if (!forced.empty() && kernel->name != forced)
       candidate.verdict = Status::error(StatusCode::unsupported, "kernel '%.*s' is asked for",
                                         static_cast<int>(forced.size()), forced.data());
     else
       candidate.verdict = check_support(*kernel, problem, device);
     if (candidate.verdict.is_ok()) {
-      if (choice.kernel == nullptr) {
+      score(candidate, problem);
+      if (choice.kernel == nullptr || candidate.estimate_us < lowest) {
         choice.kernel = kernel;
-        choice.config = kernel->configs.front();
-      } else {
-        candidate.verdict = Status::error(StatusCode::unsupported, "can do it, but %s comes first",
-                                          choice.kernel->name.data());
+        choice.config = candidate.config;
+        lowest = candidate.estimate_us;
       }
     }
     choice.candidates.push_back(candidate);

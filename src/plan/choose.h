@@ -11,10 +11,12 @@
 
 namespace mxgemm {
 
-/// A kernel, and why it was not taken (ok: it was).
+/// A kernel that was considered: why it cannot do the problem (ok: it can), and its score.
 struct Candidate {
   const KernelDesc* kernel = nullptr;
   Status verdict;
+  Config config;           // its best, when it can
+  double estimate_us = 0;  // of that config, by the cost model
 };
 
 /// The kernel and config that serve every M up to m_max (and above the bucket before).
@@ -31,7 +33,8 @@ struct Choice {
   std::vector<Candidate> candidates;
 };
 
-/// The first kernel of the list that can do the problem; `forced` (a registry name) rules out all
+/// The kernel with the lowest estimate of those that can do the problem (the earlier one in a tie);
+/// `forced` (a registry name) rules out all
 /// others.
 Choice choose(std::span<const KernelDesc* const> kernels, const Problem& problem,
               const Device& device, std::string_view forced);

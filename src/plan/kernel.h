@@ -73,6 +73,8 @@ struct KernelDesc {
 
   /// ok, or why this machine or problem is not for it.
   Status (*supports)(const Problem& problem, const Device& device) noexcept;
+  /// Model of one run's microseconds on one thread, for choosing; not a measurement.
+  double (*estimate_us)(const Problem& problem, const Config& config) noexcept;
   std::size_t (*workspace_bytes)(const Problem& problem, const Config& config) noexcept;
   Status (*run)(const RunArgs& args) noexcept;
 

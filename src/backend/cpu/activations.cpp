@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/arena.h"
 #include "backend/cpu/parallel.h"
 #include "formats/mxfp4.h"
 #include "layout/layouts.h"
@@ -16,23 +17,6 @@ namespace {
 using formats::kBlock;
 
 constexpr std::int64_t kChunkBlocks = 32;  // blocks quantized at a time, into 544 bytes of stack
-
-/// Carves arrays out of the workspace, each on a cache line of its own; without a base it only counts.
-class Arena {
- public:
-  explicit Arena(std::byte* base) noexcept : base_(base) {}
-  template <class T>
-  T* take(std::int64_t count) noexcept {
-    T* p = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return p;
-  }
-  std::size_t used() const noexcept { return used_; }
-
- private:
-  std::byte* base_;
-  std::size_t used_ = 0;
-};
 
 UnpackedRows carve_unpacked(Arena& arena, std::int64_t rows, std::int64_t k) noexcept {
   UnpackedRows r;
@@ -53,35 +37,20 @@ FloatRows carve_floats(Arena& arena, std::int64_t rows, std::int64_t k) noexcept
   return r;
 }
 
-/// One block of packed codes to doubled values in the kernels' order; returns their sum.
-int unpack_block(const std::uint8_t codes[16], std::int8_t values[kBlock]) noexcept {
-  int sum = 0;
-  for (int d = 0; d < 4; ++d)
-    for (int i = 0; i < 4; ++i) {
-      const int even = formats::e2m1_doubled(codes[4 * d + i] & 15u);
-      const int odd = formats::e2m1_doubled(codes[4 * d + i] >> 4);
-      values[8 * d + i] = static_cast<std::int8_t>(even);
-      values[8 * d + 4 + i] = static_cast<std::int8_t>(odd);
-      sum += even + odd;
-    }
-  return sum;
-}
-
 /// Blocks [first, first + count) of one row, from packed codes whose pads are 0.
-void unpack_blocks(const std::uint8_t* codes, const std::uint8_t* scales, std::int64_t row,
-                   std::int64_t first, std::int64_t count, const UnpackedRows& out,
-                   bool& moderate) noexcept {
+void unpack_blocks(UnpackBlocks unpack, const std::uint8_t* codes, const std::uint8_t* scales,
+                   std::int64_t row, std::int64_t first, std::int64_t count,
+                   const UnpackedRows& out, bool& moderate) noexcept {
+  const std::int64_t at = row * out.num_blocks + first;
+  unpack(codes, count, out.values + at * kBlock, out.offsets + at);
   for (std::int64_t b = 0; b < count; ++b) {
-    const std::int64_t at = row * out.num_blocks + first + b;
-    const int sum = unpack_block(codes + b * 16, out.values + at * kBlock);
-    out.offsets[at] = static_cast<std::uint16_t>(-12 * sum);
-    out.scales[at] = 0.25f * formats::e8m0_to_float(scales[b]);
-    out.scale_bytes[at] = scales[b];
+    out.scales[at + b] = 0.25f * formats::e8m0_to_float(scales[b]);
+    out.scale_bytes[at + b] = scales[b];
     moderate = moderate && scales[b] >= kModerateMin && scales[b] <= kModerateMax;
   }
 }
 
-void unpack_row(const RunArgs& args, QuantizeRow quantize_row, std::int64_t row,
+void unpack_row(const RunArgs& args, const RowTools& tools, std::int64_t row,
                 const UnpackedRows& out) noexcept {
   std::uint8_t codes[kChunkBlocks * 16];
   std::uint8_t scales[kChunkBlocks];
@@ -100,10 +69,10 @@ void unpack_row(const RunArgs& args, QuantizeRow quantize_row, std::int64_t row,
     } else {
       const auto* x = static_cast<const std::uint8_t*>(args.a.data) +
                       (row * args.a.row_stride + first * kBlock) * size_of(args.a.dtype);
-      quantize_row(x, args.a.dtype, elements, addend, args.non_finite, codes, scales);
+      tools.quantize(x, args.a.dtype, elements, addend, args.non_finite, codes, scales);
     }
     std::memset(codes + bytes, 0, static_cast<std::size_t>(count) * 16 - bytes);
-    unpack_blocks(codes, scales, row, first, count, out, moderate);
+    unpack_blocks(tools.unpack, codes, scales, row, first, count, out, moderate);
   }
   out.moderate[row] = moderate ? 1 : 0;
 }
@@ -135,6 +104,22 @@ void for_each_row(const RunArgs& args, const Body& body) noexcept {
 
 }  // namespace
 
+void unpack_blocks_baseline(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
+                            std::uint32_t* offsets) noexcept {
+  for (std::int64_t b = 0; b < count; ++b, codes += 16, values += kBlock) {
+    int sum = 0;
+    for (int d = 0; d < 4; ++d)
+      for (int i = 0; i < 4; ++i) {
+        const int even = formats::e2m1_doubled(codes[4 * d + i] & 15u);
+        const int odd = formats::e2m1_doubled(codes[4 * d + i] >> 4);
+        values[8 * d + i] = static_cast<std::int8_t>(even);
+        values[8 * d + 4 + i] = static_cast<std::int8_t>(odd);
+        sum += even + odd;
+      }
+    offsets[b] = static_cast<std::uint16_t>(-12 * sum);
+  }
+}
+
 std::size_t unpacked_rows_bytes(std::int64_t rows, std::int64_t k) noexcept {
   Arena arena(nullptr);
   carve_unpacked(arena, rows, k);
@@ -146,9 +131,9 @@ UnpackedRows unpacked_rows(std::byte* workspace, std::int64_t rows, std::int64_t
   return carve_unpacked(arena, rows, k);
 }
 
-void unpack_activations(const RunArgs& args, QuantizeRow quantize_row,
+void unpack_activations(const RunArgs& args, const RowTools& tools,
                         const UnpackedRows& out) noexcept {
-  for_each_row(args, [&](std::int64_t r) noexcept { unpack_row(args, quantize_row, r, out); });
+  for_each_row(args, [&](std::int64_t r) noexcept { unpack_row(args, tools, r, out); });
 }
 
 std::size_t float_rows_bytes(std::int64_t rows, std::int64_t k) noexcept {

@@ -28,7 +28,7 @@ std::size_t unpacked_rows_bytes(std::int64_t rows, std::int64_t k) noexcept;
 UnpackedRows unpacked_rows(std::byte* workspace, std::int64_t rows, std::int64_t k) noexcept;
 
 /// Quantizes (or takes over) all rows of A, in parallel.
-void unpack_activations(const RunArgs& args, QuantizeRow quantize_row,
+void unpack_activations(const RunArgs& args, const RowTools& tools,
                         const UnpackedRows& out) noexcept;
 
 /// Rows of A as float32, for kernels that leave A as it is (W4A16); zero-filled to whole blocks.

@@ -50,7 +50,7 @@ void run_tile(const RunArgs& args, const Rows& a, SpanKernel<Rows> kernel, SpanT
   const std::int64_t num_spans = layout::ceil_div(a.num_blocks, formats::kSpanBlocks);
   const std::int64_t begin = partial ? args.partial.span_begin : 0;
   const std::int64_t end = partial ? args.partial.span_end : num_spans;
-  tree.clear();
+  tree.clear(tile.rows * kTileCols);
   for (std::int64_t span = begin; span < end; ++span) {
     tile.first_block = span * formats::kSpanBlocks;
     tile.num_blocks = static_cast<int>(
@@ -89,10 +89,10 @@ void run_grid(const RunArgs& args, const Rows& a, SpanKernel<Rows> kernel) noexc
 
 }  // namespace
 
-Status run_tiles(const RunArgs& args, QuantizeRow quantize_row,
+Status run_tiles(const RunArgs& args, const RowTools& tools,
                  SpanKernel<UnpackedRows> kernel) noexcept {
   const UnpackedRows a = unpacked_rows(args.workspace, args.m(), args.w.k);
-  unpack_activations(args, quantize_row, a);
+  unpack_activations(args, tools, a);
   run_grid(args, a, kernel);
   return {};
 }

@@ -26,7 +26,7 @@ using SpanKernel = void (*)(const SpanTile& tile, const Rows& a, const WeightsVi
                             float* sums) noexcept;
 
 /// Quantizes A, then runs `kernel` on tiles of args.config.block_m rows.
-Status run_tiles(const RunArgs& args, QuantizeRow quantize_row,
+Status run_tiles(const RunArgs& args, const RowTools& tools,
                  SpanKernel<UnpackedRows> kernel) noexcept;
 /// The same with A left in floating point.
 Status run_tiles(const RunArgs& args, SpanKernel<FloatRows> kernel) noexcept;

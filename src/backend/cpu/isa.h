@@ -12,7 +12,7 @@
 namespace mxgemm::cpu {
 
 /// Each level includes the ones before it.
-enum class Isa : int { baseline = 0, avx2 = 1 };
+enum class Isa : int { baseline = 0, avx2 = 1, avx512vnni = 2, amx = 3 };
 
 std::string_view to_string(Isa isa) noexcept;
 
@@ -22,9 +22,23 @@ Isa detected_isa() noexcept;
 /// detected_isa(), capped by MXGEMM_CPU_ISA. Errors: invalid_argument (an unknown name).
 Result<Isa> usable_isa() noexcept;
 
+/// ok, or why kernels of `isa` (`what` in words) cannot run: the machine, or MXGEMM_CPU_ISA.
+Status supports_isa(Isa isa, const char* what) noexcept;
+
 /// Quantizes k elements of one row. Writes ceil(k/2) code and ceil(k/32) scale bytes.
 using QuantizeRow = void (*)(const void* x, DType dtype, std::int64_t k, std::uint32_t rule_addend,
                              NonFinite policy, std::uint8_t* codes, std::uint8_t* scales) noexcept;
+
+/// Unpacks `count` blocks of 16 code bytes each to doubled E2M1 values, in every 8 elements in the
+/// order 0 2 4 6 1 3 5 7; offsets[b] = the low 16 bits of -12 * (sum of block b).
+using UnpackBlocks = void (*)(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
+                              std::uint32_t* offsets) noexcept;
+
+/// What turns a row of A into what the kernels multiply.
+struct RowTools {
+  QuantizeRow quantize;
+  UnpackBlocks unpack;
+};
 
 /// The fastest quantizer for an instruction set; all give the same bits.
 QuantizeRow quantize_row_for(Isa isa) noexcept;
@@ -33,6 +47,14 @@ void quantize_row_baseline(const void* x, DType dtype, std::int64_t k, std::uint
                            NonFinite policy, std::uint8_t* codes, std::uint8_t* scales) noexcept;
 void quantize_row_avx2(const void* x, DType dtype, std::int64_t k, std::uint32_t rule_addend,
                        NonFinite policy, std::uint8_t* codes, std::uint8_t* scales) noexcept;
+
+void quantize_row_avx512(const void* x, DType dtype, std::int64_t k, std::uint32_t rule_addend,
+                         NonFinite policy, std::uint8_t* codes, std::uint8_t* scales) noexcept;
+
+void unpack_blocks_baseline(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
+                            std::uint32_t* offsets) noexcept;
+void unpack_blocks_avx2(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
+                        std::uint32_t* offsets) noexcept;
 
 /// Reads `count` elements as float32, exactly.
 void load_floats(const void* x, DType dtype, std::int64_t first, std::int64_t count,

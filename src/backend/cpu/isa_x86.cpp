@@ -1,15 +1,45 @@
 // x86-64: which levels this machine has, and which quantizer goes with each.
 #include "backend/cpu/isa.h"
 
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 namespace mxgemm::cpu {
+
+namespace {
+
+/// Asks Linux for the tile registers, once for the process; all its threads may then use them.
+bool request_tiles() noexcept {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return granted;
+}
+
+bool has_amx() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
+  if ((d & kTile) == 0 || (d & kInt8) == 0 || !__builtin_cpu_supports("avx512vbmi")) return false;
+  unsigned low = 0, high = 0;  // what the operating system saves: both tile states
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & (3u << 17)) == (3u << 17) && request_tiles();
+}
+
+}  // namespace
 
 Isa detected_isa() noexcept {
   // libgcc asks CPUID and XGETBV, so "supported" includes the operating system.
-  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-  return avx2 ? Isa::avx2 : Isa::baseline;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::baseline;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512vnni");
+  if (!avx512) return Isa::avx2;
+  return has_amx() ? Isa::amx : Isa::avx512vnni;
 }
 
 QuantizeRow quantize_row_for(Isa isa) noexcept {
+  if (isa >= Isa::avx512vnni) return quantize_row_avx512;
   return isa >= Isa::avx2 ? quantize_row_avx2 : quantize_row_baseline;
 }
 

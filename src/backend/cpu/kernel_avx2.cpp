@@ -139,8 +139,7 @@ static void span_any(const SpanTile& tile, const UnpackedRows& a, const std::uin
 static void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView& w,
                  float* sums) noexcept {
   const std::uint8_t* group =
-      w.codes + tile.first_col / kTileCols * layout::panel_bytes(w.k) +
-      tile.first_block / layout::kPanelGroupBlocks * layout::kPanelGroupBytes;
+      w.codes + layout::panel_group_offset(tile.first_col, tile.first_block, w.k);
   switch (tile.rows) {
     case 1: return span_any<1>(tile, a, group, sums);
     case 2: return span_any<2>(tile, a, group, sums);
@@ -152,7 +151,12 @@ static void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView&
 MXGEMM_ISA_END
 namespace {
 
-Status run(const RunArgs& args) noexcept { return run_tiles(args, quantize_row_avx2, span); }
+Status run(const RunArgs& args) noexcept { return run_tiles(args, {quantize_row_avx2, unpack_blocks_avx2}, span); }
+
+// Rates of one core of the machines in docs/performance.md, rounded.
+double estimate(const Problem& problem, const Config&) noexcept {
+  return estimate_us(problem, 35, 70, 1);
+}
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
 constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
@@ -160,12 +164,7 @@ constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
 }  // namespace
 
 Status supports_avx2(const Problem&, const Device&) noexcept {
-  const Result<Isa> isa = usable_isa();
-  if (!isa.is_ok()) return isa.status();
-  if (*isa >= Isa::avx2) return {};
-  return detected_isa() >= Isa::avx2
-             ? Status::error(StatusCode::unsupported, "MXGEMM_CPU_ISA rules out AVX2")
-             : Status::error(StatusCode::unsupported, "this CPU lacks AVX2 or FMA");
+  return supports_isa(Isa::avx2, "AVX2 or FMA");
 }
 
 constexpr KernelDesc kAvx2 = {
@@ -178,6 +177,7 @@ constexpr KernelDesc kAvx2 = {
     .none = std::nullopt,
     .error_class = ErrorClass::block_exact,
     .supports = supports_avx2,
+    .estimate_us = estimate,
     .workspace_bytes = mxfp4_workspace_bytes,
     .run = run,
 };

@@ -111,8 +111,7 @@ static void span_rows(const SpanTile& tile, const FloatRows& a, const std::uint8
 static void span(const SpanTile& tile, const FloatRows& a, const WeightsView& w,
                  float* sums) noexcept {
   const std::uint8_t* group =
-      w.codes + tile.first_col / kTileCols * layout::panel_bytes(w.k) +
-      tile.first_block / layout::kPanelGroupBlocks * layout::kPanelGroupBytes;
+      w.codes + layout::panel_group_offset(tile.first_col, tile.first_block, w.k);
   switch (tile.rows) {
     case 1: span_rows<1>(tile, a, group, sums); break;
     case 2: span_rows<2>(tile, a, group, sums); break;
@@ -127,6 +126,11 @@ MXGEMM_ISA_END
 namespace {
 
 Status run(const RunArgs& args) noexcept { return run_tiles(args, span); }
+
+// Rates of one core of the machines in docs/performance.md, rounded.
+double estimate(const Problem& problem, const Config&) noexcept {
+  return estimate_us(problem, 20, 35, 1);
+}
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
 constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
@@ -143,6 +147,7 @@ constexpr KernelDesc kAvx2W4A16 = {
     .none = Reproducible::batch,
     .error_class = ErrorClass::element_accumulating,
     .supports = supports_avx2,
+    .estimate_us = estimate,
     .workspace_bytes = float_workspace_bytes,
     .run = run,
 };

@@ -127,7 +127,12 @@ void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView& w,
 }
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, quantize_row_baseline, span);
+  return run_tiles(args, {quantize_row_baseline, unpack_blocks_baseline}, span);
+}
+
+// Rates of one core of the machines in docs/performance.md, rounded.
+double estimate(const Problem& problem, const Config&) noexcept {
+  return estimate_us(problem, 4, 4, 1);
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16, Layout::row_major, Layout::aiter_16x16,
@@ -146,6 +151,7 @@ constexpr KernelDesc kPortable = {
     .none = std::nullopt,
     .error_class = ErrorClass::block_exact,
     .supports = supports_everything,
+    .estimate_us = estimate,
     .workspace_bytes = mxfp4_workspace_bytes,
     .run = run,
 };

@@ -90,7 +90,7 @@ void compute_column(const RunArgs& args, const Mxfp4View& a, std::int64_t n) noe
   const std::int64_t end = partial ? args.partial.span_end : num_spans;
   SpanTree<1> tree;
   for (std::int64_t m = 0; m < args.m(); ++m) {
-    tree.clear();
+    tree.clear(1);
     for (std::int64_t span = begin; span < end; ++span) {
       *tree.top() = span_sum(a, args.w, m, n, span);
       tree.push({args.partial.first_span + span, 1});
@@ -126,6 +126,11 @@ std::size_t workspace_bytes(const Problem& problem, const Config&) noexcept {
   return static_cast<std::size_t>(s.m * (codes_per_row_bytes(s.k) + scales_per_row(s.k)));
 }
 
+// Rates of one core of the machines in docs/performance.md, rounded.
+double estimate(const Problem& problem, const Config&) noexcept {
+  return estimate_us(problem, 1, 0.25, 1);
+}
+
 constexpr Layout kLayouts[] = {Layout::row_major, Layout::cpu_panel16, Layout::aiter_16x16,
                                Layout::gguf_mxfp4};
 constexpr Config kConfigs[] = {{.block_m = 1, .block_n = 1}};
@@ -142,6 +147,7 @@ constexpr KernelDesc kReference = {
     .none = Reproducible::batch,
     .error_class = ErrorClass::block_exact,
     .supports = supports_everything,
+    .estimate_us = estimate,
     .workspace_bytes = workspace_bytes,
     .run = run,
 };

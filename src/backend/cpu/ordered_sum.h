@@ -35,10 +35,16 @@ constexpr int tree_nodes(std::int64_t begin, std::int64_t end,
 }
 
 /// The stack of one tile of sums: push spans in rising order, then read or fold what is left.
-template <int kTile>
+template <int kMaxSums>
 class SpanTree {
  public:
-  /// Where the next node's kTile sums are to be written, before push().
+  /// Empties the stack; nodes have num_sums <= kMaxSums sums from now on.
+  void clear(int num_sums) noexcept {
+    depth_ = 0;
+    num_sums_ = num_sums;
+  }
+
+  /// Where the next node's sums are to be written, before push().
   float* top() noexcept { return sums_[depth_]; }
 
   /// Takes top() as the node `range` and combines it with older siblings; the older operand is
@@ -46,7 +52,7 @@ class SpanTree {
   void push(SpanRange range) noexcept {
     while (depth_ > 0 && are_siblings(ranges_[depth_ - 1], range)) {
       --depth_;
-      for (int i = 0; i < kTile; ++i) sums_[depth_][i] = sums_[depth_][i] + sums_[depth_ + 1][i];
+      for (int i = 0; i < num_sums_; ++i) sums_[depth_][i] = sums_[depth_][i] + sums_[depth_ + 1][i];
       range = {ranges_[depth_].first, 2 * range.count};
     }
     ranges_[depth_++] = range;
@@ -55,7 +61,7 @@ class SpanTree {
   /// Adds up all nodes, newest first, into the oldest one; there is at least one.
   const float* fold() noexcept {
     for (; depth_ > 1; --depth_)
-      for (int i = 0; i < kTile; ++i)
+      for (int i = 0; i < num_sums_; ++i)
         sums_[depth_ - 2][i] = sums_[depth_ - 2][i] + sums_[depth_ - 1][i];
     return sums_[0];
   }
@@ -63,12 +69,11 @@ class SpanTree {
   int depth() const noexcept { return depth_; }
   const float* node(int i) const noexcept { return sums_[i]; }
   SpanRange range(int i) const noexcept { return ranges_[i]; }
-  void clear() noexcept { depth_ = 0; }
 
  private:
-  int depth_ = 0;
+  int depth_ = 0, num_sums_ = kMaxSums;
   SpanRange ranges_[kMaxTreeDepth];
-  alignas(64) float sums_[kMaxTreeDepth + 1][kTile];
+  alignas(64) float sums_[kMaxTreeDepth + 1][kMaxSums];
 };
 
 }  // namespace mxgemm::cpu
