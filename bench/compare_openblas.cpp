@@ -39,7 +39,8 @@ struct Contender {
 double microseconds(const std::function<void()>& f) {
   const auto start = std::chrono::steady_clock::now();
   f();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 template <class T>
@@ -72,21 +73,28 @@ int compare(const Shape& shape) {
   plans.reserve(all.size());
 
   std::vector<Contender> contenders;
-  contenders.push_back({"openblas sgemm", [&] {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(m), static_cast<int>(n),
-                static_cast<int>(k), 1.0f, a.data(), static_cast<int>(k), w.data(),
-                static_cast<int>(k), 0.0f, c_blas.data(), static_cast<int>(n));
-  }, {}});
+  contenders.push_back({"openblas sgemm",
+                        [&] {
+                          cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(m),
+                                      static_cast<int>(n), static_cast<int>(k), 1.0f, a.data(),
+                                      static_cast<int>(k), w.data(), static_cast<int>(k), 0.0f,
+                                      c_blas.data(), static_cast<int>(n));
+                        },
+                        {}});
   for (const KernelInfo& kernel : all) {
     if (!kernel.runs_here || !kernel.mxfp4) continue;
     plans.push_back(or_exit(Plan::create(Device::cpu(), packed, m, {.kernel = kernel.name})));
     workspaces.emplace_back(plans.back().workspace_bytes());
     outputs.emplace_back(c_blas.size());
     const std::size_t i = plans.size() - 1;
-    contenders.push_back({kernel.name, [&, i] {
-      const Status s = plans[i].run(a_view, MatrixView<float>{outputs[i].data(), m, n, n}, workspaces[i]);
-      if (!s.is_ok()) std::abort();
-    }, {}});
+    contenders.push_back({kernel.name,
+                          [&, i] {
+                            const Status s =
+                                plans[i].run(a_view, MatrixView<float>{outputs[i].data(), m, n, n},
+                                             workspaces[i]);
+                            if (!s.is_ok()) std::abort();
+                          },
+                          {}});
   }
 
   // Check before timing: all kernels agree bit for bit, and with sgemm to quantization noise.
@@ -105,7 +113,8 @@ int compare(const Shape& shape) {
     for (Contender& c : contenders)
       if (c.name != "cpu_reference" || round < 5) c.times.push_back(microseconds(c.run));
   const double blas = contenders.front().median(), reference = contenders.back().median();
-  const double operations = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const double operations =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   std::printf("%lld,%lld,%lld  (OpenBLAS core %s, 1 thread each)\n", static_cast<long long>(m),
               static_cast<long long>(n), static_cast<long long>(k), openblas_get_corename());
   for (Contender& c : contenders)
@@ -124,7 +133,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     long long m = 0, n = 0, k = 0;
     if (std::sscanf(argv[i], "%lld,%lld,%lld", &m, &n, &k) != 3 || m < 1 || n < 1 || k < 1) {
-      std::fprintf(stderr, "compare_openblas: '%s' is not M,N,K with sizes of 1 and more\n", argv[i]);
+      std::fprintf(stderr, "compare_openblas: '%s' is not M,N,K with sizes of 1 and more\n",
+                   argv[i]);
       return 2;
     }
     shapes.push_back({m, n, k});

@@ -36,7 +36,8 @@ inline Weights make_weights(const HostMxfp4& w, Layout layout) {
   Weights::Options options;
   options.keep_alive = bytes;
   const Weights row_major = *Weights::from_row_major(
-      {bytes->codes.data(), bytes->scales.data(), w.rows, w.cols, code_stride, scale_stride}, options);
+      {bytes->codes.data(), bytes->scales.data(), w.rows, w.cols, code_stride, scale_stride},
+      options);
   if (layout == Layout::row_major) return row_major;
   Result<Weights> packed = row_major.to_layout(layout);
   EXPECT_OK(packed);
@@ -139,10 +140,12 @@ struct StridedMxfp4 {
 };
 
 inline std::vector<float> run_on(const KernelDesc& kernel, const Weights& weights,
-                                 const HostMxfp4& a, std::int64_t m, ThreadPool* threads = nullptr) {
+                                 const HostMxfp4& a, std::int64_t m,
+                                 ThreadPool* threads = nullptr) {
   const StridedMxfp4 rows(a, m);
-  return run_plan(weights, rows.view,
-                  {.reproducible = Reproducible::device, .kernel = kernel.name, .threads = threads});
+  return run_plan(
+      weights, rows.view,
+      {.reproducible = Reproducible::device, .kernel = kernel.name, .threads = threads});
 }
 
 /// cpu_reference on row_major weights.
@@ -168,8 +171,8 @@ inline void add_part(const KernelDesc& kernel, Layout layout, const HostMxfp4& a
                      std::vector<std::vector<float>>& sums, std::vector<PartialNode>& all) {
   const std::int64_t k0 = begin * kSpan, k1 = std::min(end * kSpan, w.cols);
   const HostMxfp4 part_a = ranks ? columns(a, k0, k1) : a, part_w = ranks ? columns(w, k0, k1) : w;
-  const PartialRange range = ranks ? PartialRange{.first_span = begin}
-                                   : PartialRange{.k_begin = k0, .k_end = k1};
+  const PartialRange range =
+      ranks ? PartialRange{.first_span = begin} : PartialRange{.k_begin = k0, .k_end = k1};
   const Result<Plan> plan =
       Plan::create(Device::cpu(), make_weights(part_w, layout), a.rows,
                    {.reproducible = Reproducible::device, .kernel = kernel.name});

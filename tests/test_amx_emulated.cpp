@@ -69,11 +69,13 @@ class AmxEmulated : public ::testing::Test {
     RunArgs args;
     const StridedMxfp4 rows(a, a.rows);
     args.a_mxfp4 = rows.view;
-    args.w = {.layout = Layout::cpu_panel16, .n = w.rows, .k = w.cols, .codes = weights.codes().data()};
+    args.w = {
+        .layout = Layout::cpu_panel16, .n = w.rows, .k = w.cols, .codes = weights.codes().data()};
     GuardedOutput c(a.rows, w.rows);
     args.c = c.view();
     std::vector<std::byte> workspace(cpu::shifted_rows_bytes(a.rows, a.cols) + 64, std::byte{0xFF});
-    auto* aligned = workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
+    auto* aligned =
+        workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
     const cpu::ShiftedRows shifted = cpu::shifted_rows(aligned, a.rows, a.cols);
     cpu::shift_activations(args, shifted);
     const std::int64_t row_tiles = (a.rows + 15) / 16;
@@ -103,19 +105,25 @@ class AmxEmulated : public ::testing::Test {
 
 const std::vector<std::vector<int>> kScaleSets = {
     {127},
-    {120, 121, 122, 123},                      // uniform at the limit
-    {120, 121, 122, 123, 124},                 // one step too wide
-    {100, 127, 140},                           // single blocks
-    {0}, {0, 1, 2, 3}, {1, 2, 3, 4, 5},        // subnormal bases
-    {251, 252, 253, 254}, {250, 254},          // the largest
-    {0, 1, 126, 127, 253, 254, 255},           // everything at once
+    {120, 121, 122, 123},       // uniform at the limit
+    {120, 121, 122, 123, 124},  // one step too wide
+    {100, 127, 140},            // single blocks
+    {0},
+    {0, 1, 2, 3},
+    {1, 2, 3, 4, 5},  // subnormal bases
+    {251, 252, 253, 254},
+    {250, 254},                       // the largest
+    {0, 1, 126, 127, 253, 254, 255},  // everything at once
     {120, 121, 122, 123, 255},
 };
 
 TEST_F(AmxEmulated, AnyScalesAnyShape) {
   for (const auto& a_scales : kScaleSets)
     for (const auto& w_scales : kScaleSets)
-      for (const auto& [m, n, k] : {std::tuple<int, int, int>{1, 1, 1}, {5, 17, 45}, {16, 16, 512}, {17, 33, 544},
+      for (const auto& [m, n, k] : {std::tuple<int, int, int>{1, 1, 1},
+                                    {5, 17, 45},
+                                    {16, 16, 512},
+                                    {17, 33, 544},
                                     {33, 48, 1088}}) {
         const auto seed = static_cast<unsigned>(m * k);
         expect_right(random_mxfp4(m, k, seed, a_scales), random_mxfp4(n, k, seed + 1, w_scales));
@@ -130,16 +138,19 @@ TEST_F(AmxEmulated, EveryKAndManyRows) {
 
 // Uniform scales: S is rounded once, so it is the float32 nearest to the exact sum.
 TEST_F(AmxEmulated, UniformScalesRoundOnce) {
-  const HostMxfp4 a = random_mxfp4(20, 2880, 1, {120, 121, 123}), w = random_mxfp4(40, 2880, 2, {121, 122, 124});
+  const HostMxfp4 a = random_mxfp4(20, 2880, 1, {120, 121, 123}),
+                  w = random_mxfp4(40, 2880, 2, {121, 122, 124});
   const std::vector<float> c = run(a, w);
   for (std::int64_t m = 0; m < 20; ++m)
     for (std::int64_t n = 0; n < 40; ++n)
-      EXPECT_EQ(c[static_cast<std::size_t>(m * 40 + n)], static_cast<float>(exact_sum(a, m, w, n).sum));
+      EXPECT_EQ(c[static_cast<std::size_t>(m * 40 + n)],
+                static_cast<float>(exact_sum(a, m, w, n).sum));
 }
 
 // A row with one block of zeros (scale byte 0), or an outlier block of 2^40, among ordinary ones.
 TEST_F(AmxEmulated, ZeroBlocksFoldAndOutliersDoNot) {
-  HostMxfp4 a = random_mxfp4(32, 2048, 1, {120, 121, 122}), w = random_mxfp4(32, 2048, 2, {121, 122});
+  HostMxfp4 a = random_mxfp4(32, 2048, 1, {120, 121, 122}),
+            w = random_mxfp4(32, 2048, 2, {121, 122});
   for (std::int64_t r = 0; r < 32; ++r) {
     for (std::int64_t i = 0; i < 32; ++i) a.set_code(r, 32 * r + i, r % 2 == 0 ? 0 : 8);
     a.scale(r, r) = 0;

@@ -18,7 +18,8 @@ class CApi : public ::testing::Test {
     x_ = random_bf16(static_cast<std::size_t>(kM * kK), 1);
     a_ = {x_.data(), MXGEMM_BF16, kM, kK, kK};
     const mxgemm_mxfp4_view view{w_.codes.data(), w_.scales.data(), kN, kK, kK / 2, kK / 32};
-    ASSERT_EQ(mxgemm_weights_from_row_major(&view, nullptr, &weights_), MXGEMM_OK) << mxgemm_last_error();
+    ASSERT_EQ(mxgemm_weights_from_row_major(&view, nullptr, &weights_), MXGEMM_OK)
+        << mxgemm_last_error();
     ASSERT_EQ(mxgemm_weights_pack(weights_, MXGEMM_CPU, 0, nullptr, &packed_), MXGEMM_OK);
   }
   void TearDown() override {
@@ -45,25 +46,31 @@ TEST_F(CApi, RunsLikeTheCppApi) {
   options.reproducible = MXGEMM_REPRODUCIBLE_DEVICE;
   options.threads = pool;
   mxgemm_plan* plan = nullptr;
-  ASSERT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, kM, &options, &plan), MXGEMM_OK) << mxgemm_last_error();
+  ASSERT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, kM, &options, &plan), MXGEMM_OK)
+      << mxgemm_last_error();
   std::vector<std::byte> workspace(mxgemm_plan_workspace_bytes(plan, -1));
   EXPECT_EQ(workspace.size(), mxgemm_plan_workspace_bytes(plan, kM));
   std::vector<float> c(kM * kN), bias(kN, 0.5f);
   const mxgemm_matrix out{c.data(), MXGEMM_F32, kM, kN, kN};
-  ASSERT_EQ(mxgemm_plan_run(plan, &a_, &out, workspace.data(), workspace.size(), nullptr, nullptr), MXGEMM_OK);
+  ASSERT_EQ(mxgemm_plan_run(plan, &a_, &out, workspace.data(), workspace.size(), nullptr, nullptr),
+            MXGEMM_OK);
   EXPECT_EQ(bits_of(c), bits_of(cpp_result()));
   mxgemm_epilogue epilogue = MXGEMM_EPILOGUE_INIT;
   epilogue.alpha = 2.0f;
   epilogue.bias = bias.data();
   epilogue.bias_size = kN;
-  ASSERT_EQ(mxgemm_plan_run(plan, &a_, &out, workspace.data(), workspace.size(), &epilogue, nullptr), MXGEMM_OK);
+  ASSERT_EQ(
+      mxgemm_plan_run(plan, &a_, &out, workspace.data(), workspace.size(), &epilogue, nullptr),
+      MXGEMM_OK);
   EXPECT_EQ(bits_of(c), bits_of(cpp_result({2.0f, bias})));
 
   HostMxfp4 q(kM, kK);
   const mxgemm_mxfp4_buffer buffer{q.codes.data(), q.scales.data(), kM, kK, kK / 2, kK / 32};
   ASSERT_EQ(mxgemm_quantize_activations(MXGEMM_CPU, 0, &a_, &buffer, nullptr, nullptr), MXGEMM_OK);
   const mxgemm_mxfp4_view view{q.codes.data(), q.scales.data(), kM, kK, kK / 2, kK / 32};
-  ASSERT_EQ(mxgemm_plan_run_mxfp4(plan, &view, &out, workspace.data(), workspace.size(), nullptr, nullptr), MXGEMM_OK);
+  ASSERT_EQ(mxgemm_plan_run_mxfp4(plan, &view, &out, workspace.data(), workspace.size(), nullptr,
+                                  nullptr),
+            MXGEMM_OK);
   EXPECT_EQ(bits_of(c), bits_of(cpp_result()));
 
   const mxgemm_partial_range first{0, 256, 0}, rest{256, -1, 0};
@@ -73,10 +80,14 @@ TEST_F(CApi, RunsLikeTheCppApi) {
   ASSERT_EQ(mxgemm_plan_num_partial_nodes(plan, &rest, &count), MXGEMM_OK);
   ASSERT_EQ(count, 2);
   ASSERT_EQ(mxgemm_plan_run_partial(plan, &a_, &first, sums.data(), kM * kN, nodes.data(), 1,
-                                    workspace.data(), workspace.size(), nullptr), MXGEMM_OK);
-  ASSERT_EQ(mxgemm_plan_run_partial_mxfp4(plan, &view, &rest, sums.data() + kM * kN, 2 * kM * kN, nodes.data() + 1, 2,
-                                          workspace.data(), workspace.size(), nullptr), MXGEMM_OK);
-  ASSERT_EQ(mxgemm_combine_partial_nodes(nodes.data(), 3, &out, nullptr), MXGEMM_OK) << mxgemm_last_error();
+                                    workspace.data(), workspace.size(), nullptr),
+            MXGEMM_OK);
+  ASSERT_EQ(mxgemm_plan_run_partial_mxfp4(plan, &view, &rest, sums.data() + kM * kN, 2 * kM * kN,
+                                          nodes.data() + 1, 2, workspace.data(), workspace.size(),
+                                          nullptr),
+            MXGEMM_OK);
+  ASSERT_EQ(mxgemm_combine_partial_nodes(nodes.data(), 3, &out, nullptr), MXGEMM_OK)
+      << mxgemm_last_error();
   EXPECT_EQ(bits_of(c), bits_of(cpp_result()));
 
   char text[64];
@@ -94,7 +105,8 @@ TEST_F(CApi, WeightsInEveryLayoutRoundTrip) {
   EXPECT_EQ(mxgemm_weights_num_experts(packed_), 1);
   EXPECT_EQ(mxgemm_weights_layout(packed_), MXGEMM_CPU_PANEL16);
   EXPECT_STREQ(mxgemm_weights_scale_rule(packed_), "unknown");
-  for (const mxgemm_layout layout : {MXGEMM_ROW_MAJOR, MXGEMM_AITER_16X16, MXGEMM_GGUF_MXFP4, MXGEMM_CPU_PANEL16}) {
+  for (const mxgemm_layout layout :
+       {MXGEMM_ROW_MAJOR, MXGEMM_AITER_16X16, MXGEMM_GGUF_MXFP4, MXGEMM_CPU_PANEL16}) {
     mxgemm_weights *there = nullptr, *back = nullptr;
     ASSERT_EQ(mxgemm_weights_to_layout(weights_, layout, nullptr, &there), MXGEMM_OK);
     std::int64_t codes_bytes = 0, scales_bytes = 0;
@@ -104,7 +116,9 @@ TEST_F(CApi, WeightsInEveryLayoutRoundTrip) {
     const std::uint8_t* codes = mxgemm_weights_codes(there, &codes_size);
     const std::uint8_t* scales = mxgemm_weights_scales(there, &scales_size);
     if (layout == MXGEMM_AITER_16X16) {
-      ASSERT_EQ(mxgemm_weights_from_aiter(kN, kK, codes, codes_size, scales, scales_size, nullptr, &back), MXGEMM_OK);
+      ASSERT_EQ(
+          mxgemm_weights_from_aiter(kN, kK, codes, codes_size, scales, scales_size, nullptr, &back),
+          MXGEMM_OK);
     } else if (layout == MXGEMM_GGUF_MXFP4) {
       ASSERT_EQ(mxgemm_weights_from_gguf(kN, kK, codes, codes_size, nullptr, &back), MXGEMM_OK);
     } else {
@@ -133,7 +147,8 @@ TEST_F(CApi, QuantizeAndDequantize) {
   const mxgemm_mxfp4_view view{got.codes.data(), got.scales.data(), kM, kK, kK / 2, kK / 32};
   const mxgemm_matrix out{values.data(), MXGEMM_F32, kM, kK, kK};
   ASSERT_EQ(mxgemm_dequantize(&view, &out, nullptr), MXGEMM_OK);
-  EXPECT_EQ(values[0], formats::e8m0_to_float(got.scales[0]) * formats::e2m1_to_float(got.code(0, 0)));
+  EXPECT_EQ(values[0],
+            formats::e8m0_to_float(got.scales[0]) * formats::e2m1_to_float(got.code(0, 0)));
   mxgemm_weights* quantized = nullptr;
   ASSERT_EQ(mxgemm_weights_quantize(&a_, &options, 1, &quantized), MXGEMM_OK);
   EXPECT_STREQ(mxgemm_weights_scale_rule(quantized), "rceil");
@@ -167,16 +182,19 @@ TEST_F(CApi, ErrorsCarryTheirSentence) {
   mxgemm_plan* plan = nullptr;
   mxgemm_plan_options options = MXGEMM_PLAN_OPTIONS_INIT;
   options.kernel = "cpu_magic";
-  EXPECT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options, &plan), MXGEMM_INVALID_ARGUMENT);
+  EXPECT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options, &plan),
+            MXGEMM_INVALID_ARGUMENT);
   EXPECT_NE(std::strstr(mxgemm_last_error(), "cpu_magic"), nullptr);
   EXPECT_EQ(mxgemm_plan_create(MXGEMM_CUDA, 1, packed_, 1, nullptr, &plan), MXGEMM_UNSUPPORTED);
   EXPECT_NE(std::strstr(mxgemm_last_error(), "cuda:1"), nullptr);
   options.struct_size = 0;
-  EXPECT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options, &plan), MXGEMM_INVALID_ARGUMENT);
+  EXPECT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options, &plan),
+            MXGEMM_INVALID_ARGUMENT);
   EXPECT_NE(std::strstr(mxgemm_last_error(), "struct_size is 0"), nullptr);
   EXPECT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, nullptr, 1, nullptr, &plan), MXGEMM_INVALID_ARGUMENT);
   EXPECT_EQ(plan, nullptr);
-  EXPECT_EQ(mxgemm_plan_run(nullptr, &a_, nullptr, nullptr, 0, nullptr, nullptr), MXGEMM_INVALID_ARGUMENT);
+  EXPECT_EQ(mxgemm_plan_run(nullptr, &a_, nullptr, nullptr, 0, nullptr, nullptr),
+            MXGEMM_INVALID_ARGUMENT);
   mxgemm_thread_pool* pool = nullptr;
   EXPECT_EQ(mxgemm_thread_pool_create(-3, &pool), MXGEMM_INVALID_ARGUMENT);
   mxgemm_weights_destroy(nullptr);
@@ -190,7 +208,8 @@ TEST_F(CApi, OlderStructsAreShorter) {
   options.struct_size = offsetof(mxgemm_plan_options, kernel);
   options.kernel = "not read";
   mxgemm_plan* plan = nullptr;
-  ASSERT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options, &plan), MXGEMM_OK) << mxgemm_last_error();
+  ASSERT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options, &plan), MXGEMM_OK)
+      << mxgemm_last_error();
   mxgemm_plan_destroy(plan);
 }
 

@@ -12,7 +12,8 @@ TEST(Formats, E2m1Values) {
   const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
   for (unsigned code = 0; code < 16; ++code) {
     const float want = code < 8 ? values[code] : -values[code - 8];
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(e2m1_to_float(code)), std::bit_cast<std::uint32_t>(want));
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(e2m1_to_float(code)),
+              std::bit_cast<std::uint32_t>(want));
     EXPECT_EQ(static_cast<float>(e2m1_doubled(code)), 2 * want);
   }
 }

@@ -12,8 +12,8 @@ namespace {
 
 using namespace testing;
 
-constexpr std::int64_t kKs[] = {1,   31,  32,  33,  45,  64,  96,  100,  160,  192,  256,
-                                320, 360, 512, 544, 720, 768, 784, 1088, 1440, 1664, 2880, 2881};
+constexpr std::int64_t kKs[] = {1,   31,  32,  33,  45,  64,  96,   100,  160,  192,  256, 320,
+                                360, 512, 544, 720, 768, 784, 1088, 1440, 1664, 2880, 2881};
 const std::vector<int> kEdgeScales = {0, 1, 126, 127, 253, 254, 255};
 const std::vector<int> kUsualScales = {110, 118, 120, 121, 122, 123, 124, 127, 130};
 
@@ -25,8 +25,7 @@ std::vector<std::int64_t> probe_rows() {
 }
 
 // Within the block-exact bound of the sum in double, and NaN where that is.
-void expect_right(const HostMxfp4& a, const HostMxfp4& w,
-                               const std::vector<float>& c) {
+void expect_right(const HostMxfp4& a, const HostMxfp4& w, const std::vector<float>& c) {
   for (std::int64_t m = 0; m < a.rows; ++m)
     for (std::int64_t n = 0; n < w.rows; ++n) {
       const ExactSum exact = exact_sum(a, m, w, n);
@@ -81,8 +80,13 @@ TEST_P(Conformance, AllRowCountsOnAllK) {
 }
 
 TEST_P(Conformance, WideAndTensorParallelShapes) {
-  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{272, 320}, {2880, 512},
-                             {2880, 360}, {1440, 2880}, {720, 2880}, {360, 2880}, {48, 2881}}) {
+  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{272, 320},
+                             {2880, 512},
+                             {2880, 360},
+                             {1440, 2880},
+                             {720, 2880},
+                             {360, 2880},
+                             {48, 2881}}) {
     const auto seed = static_cast<unsigned>(k + n);
     check(random_mxfp4(5, k, seed, kUsualScales), random_mxfp4(n, k, seed + 1, kUsualScales),
           {1, 4, 5});
@@ -98,7 +102,8 @@ TEST_P(Conformance, EdgeScales) {
           std::pair{std::vector<int>{0}, std::vector<int>{254}},
           std::pair{std::vector<int>{0, 1}, std::vector<int>{0, 1}},
           std::pair{std::vector<int>{253, 254}, std::vector<int>{253, 254}},
-          std::pair{std::vector<int>{71, 72, 73, 181, 182, 183}, std::vector<int>{71, 72, 182, 183}},
+          std::pair{std::vector<int>{71, 72, 73, 181, 182, 183},
+                    std::vector<int>{71, 72, 182, 183}},
           std::pair{std::vector<int>{0, 1, 126, 127}, kUsualScales},
           std::pair{kUsualScales, std::vector<int>{0, 126, 127, 253, 254}}}) {
       const auto seed = static_cast<unsigned>(k);
@@ -184,20 +189,23 @@ TEST_P(Conformance, RowsOfDistinctPowersOfTwo) {
 TEST_P(Conformance, FusedEqualsSeparate) {
   const auto& [kernel, layout] = GetParam();
   for (const std::int64_t k : {1, 45, 100, 784, 2880})
-    for (const ScaleRule rule : {ScaleRule::even, ScaleRule::floor, ScaleRule::rceil, ScaleRule::ceil})
+    for (const ScaleRule rule :
+         {ScaleRule::even, ScaleRule::floor, ScaleRule::rceil, ScaleRule::ceil})
       for (const NonFinite policy : {NonFinite::propagate, NonFinite::saturate}) {
         if (layout == Layout::gguf_mxfp4 && k % 32 != 0) continue;
         const std::int64_t m = 9, n = 17;
         auto x = random_bf16(static_cast<std::size_t>(m * k), static_cast<unsigned>(k));
-        x[static_cast<std::size_t>(k / 2)] = 0x7F80;      // Inf in row 0
-        x[static_cast<std::size_t>(2 * k) ] = 0xFFC1;     // NaN in row 2
+        x[static_cast<std::size_t>(k / 2)] = 0x7F80;  // Inf in row 0
+        x[static_cast<std::size_t>(2 * k)] = 0xFFC1;  // NaN in row 2
         const HostMxfp4 w = random_mxfp4(n, k, 8, kUsualScales);
         const Weights weights = make_weights(w, layout);
         HostMxfp4 a(m, k);
         ASSERT_OK(quantize_activations(Device::cpu(), bf16_view(x, m, k), a.buffer(),
                                        {.rule = rule, .non_finite = policy}));
-        PlanOptions options{.activation_rule = rule, .non_finite = policy,
-                            .reproducible = Reproducible::device, .kernel = kernel->name};
+        PlanOptions options{.activation_rule = rule,
+                            .non_finite = policy,
+                            .reproducible = Reproducible::device,
+                            .kernel = kernel->name};
         const std::vector<float> fused = run_plan(weights, bf16_view(x, m, k), options);
         EXPECT_EQ(bits_of(fused), bits_of(run_on(*kernel, weights, a, m)));
         EXPECT_EQ(bits_of(fused), bits_of(reference(a, w)));
@@ -226,15 +234,19 @@ TEST_P(Conformance, AnyFloatTypeOfA) {
   const PlanOptions options{.reproducible = Reproducible::device, .kernel = kernel->name};
   const auto from32 = run_plan(weights, MatrixView<const float>{x32.data(), kM, kK, kK}, options);
   const auto from16 =
-      run_plan(weights, MatrixView<const f16>{reinterpret_cast<const f16*>(x16.data()), kM, kK, kK}, options);
+      run_plan(weights, MatrixView<const f16>{reinterpret_cast<const f16*>(x16.data()), kM, kK, kK},
+               options);
   EXPECT_EQ(bits_of(from32), bits_of(from16));
 }
 
 TEST_P(Conformance, ThreadCountsGiveTheSameBits) {
   const auto& [kernel, layout] = GetParam();
   for (const auto& [m, n, k] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 272, 544},
-                                {33, 17, 320}, {65, 48, 96}, {3, 1, 2880}}) {
-    const HostMxfp4 a = random_mxfp4(m, k, 1, kUsualScales), w = random_mxfp4(n, k, 2, kUsualScales);
+                                {33, 17, 320},
+                                {65, 48, 96},
+                                {3, 1, 2880}}) {
+    const HostMxfp4 a = random_mxfp4(m, k, 1, kUsualScales),
+                    w = random_mxfp4(n, k, 2, kUsualScales);
     const Weights weights = make_weights(w, layout);
     const std::vector<float> want = reference(a, w);
     for (int threads = 1; threads <= 8; ++threads) {
@@ -261,7 +273,8 @@ TEST_P(Conformance, PartsOfKCombineToTheSameBits) {
     for (int repeat = 0; repeat < 12; ++repeat) {
       std::vector<std::int64_t> cuts{0};  // in spans
       while (cuts.back() < spans)
-        cuts.push_back(std::min<std::int64_t>(spans, cuts.back() + 1 + static_cast<std::int64_t>(rng() % 7)));
+        cuts.push_back(
+            std::min<std::int64_t>(spans, cuts.back() + 1 + static_cast<std::int64_t>(rng() % 7)));
       const bool ranks = repeat % 2 == 1;
       std::vector<PartialNode> all;
       std::vector<std::vector<float>> sums;
@@ -311,7 +324,8 @@ TEST_P(Bounded, ProbesMeetTheBound) {
       for (const std::int64_t m : {1, 3, 4, 16, 33})
         check(random_mxfp4(m, k, static_cast<unsigned>(k), a_scales),
               random_mxfp4(k % 2 == 0 ? 17 : 49, k, static_cast<unsigned>(m), w_scales));
-  for (const auto& [m, n, k] : {std::tuple<int, int, int>{300, 48, 96}, {65, 272, 2880}, {5, 2880, 360}})
+  for (const auto& [m, n, k] :
+       {std::tuple<int, int, int>{300, 48, 96}, {65, 272, 2880}, {5, 2880, 360}})
     check(random_mxfp4(m, k, 1, kUsualScales), random_mxfp4(n, k, 2, kUsualScales));
 }
 
@@ -327,9 +341,11 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Bounded, ::testing::ValuesIn(bounded_kernels()
 
 TEST(Reference, EqualsSumsInDoubleToItsBound) {
   for (const std::int64_t k : kKs)
-    for (const auto& scales : {kUsualScales, kEdgeScales, std::vector<int>{0, 1, 2, 40, 126, 200}}) {
+    for (const auto& scales :
+         {kUsualScales, kEdgeScales, std::vector<int>{0, 1, 2, 40, 126, 200}}) {
       const auto seed = static_cast<unsigned>(k);
-      const HostMxfp4 a = random_mxfp4(7, k, seed, scales), w = random_mxfp4(9, k, seed + 1, scales);
+      const HostMxfp4 a = random_mxfp4(7, k, seed, scales),
+                      w = random_mxfp4(9, k, seed + 1, scales);
       expect_right(a, w, reference(a, w));
     }
 }
@@ -345,9 +361,10 @@ TEST(Reference, AddsSpansAsABinaryCounter) {
       a.set_code(0, s * 256 + 5, 1 + rng() % 7);
       w.set_code(0, s * 256 + 5, 1 + rng() % 15);
       a.scale(0, s * 8) = static_cast<std::uint8_t>(115 + rng() % 25);
-      sums.push_back(static_cast<float>(
-          std::ldexp(formats::e2m1_to_float(a.code(0, s * 256 + 5)) * formats::e2m1_to_float(w.code(0, s * 256 + 5)),
-                     a.scale(0, s * 8) - 127)));
+      sums.push_back(
+          static_cast<float>(std::ldexp(formats::e2m1_to_float(a.code(0, s * 256 + 5)) *
+                                            formats::e2m1_to_float(w.code(0, s * 256 + 5)),
+                                        a.scale(0, s * 8) - 127)));
     }
     std::vector<float> stack;  // docs/numerics.md, word for word
     for (std::int64_t i = 0; i < spans; ++i) {

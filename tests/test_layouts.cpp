@@ -13,7 +13,8 @@ namespace {
 using namespace testing;
 
 constexpr std::int64_t kNs[] = {1, 15, 16, 17, 48, 272, 300};
-constexpr std::int64_t kKs[] = {1, 2, 31, 32, 33, 45, 64, 96, 100, 128, 160, 192, 256, 320, 544, 784};
+constexpr std::int64_t kKs[] = {1,   2,   31,  32,  33,  45,  64,  96,
+                                100, 128, 160, 192, 256, 320, 544, 784};
 
 // aiter's shuffle_weight: view(N/16, 16, KB/32, 2, 16).permute(0, 2, 3, 1, 4).
 TEST(Layouts, AiterCodesEqualTheViewAndPermuteForm) {
@@ -40,8 +41,9 @@ TEST(Layouts, AiterScalesEqualTheViewAndPermuteForm) {
             for (std::int64_t c = 0; c < 16; ++c)
               for (std::int64_t e = 0; e < 2; ++e)
                 for (std::int64_t b = 0; b < 2; ++b)
-                  ASSERT_EQ(layout::aiter_scale_offset(a * 32 + b * 16 + c, d * 8 + e * 4 + f, cols),
-                            offset++);
+                  ASSERT_EQ(
+                      layout::aiter_scale_offset(a * 32 + b * 16 + c, d * 8 + e * 4 + f, cols),
+                      offset++);
     }
 }
 
@@ -51,7 +53,8 @@ TEST(Layouts, PanelOffsetsAreABijectionOntoTheStoredBytes) {
       std::set<std::int64_t> seen;
       for (std::int64_t row = 0; row < n; ++row) {
         for (std::int64_t j = 0; j < k / 2; ++j) seen.insert(layout::panel_code_offset(row, j, k));
-        for (std::int64_t b = 0; b < k / 32; ++b) seen.insert(layout::panel_scale_offset(row, b, k));
+        for (std::int64_t b = 0; b < k / 32; ++b)
+          seen.insert(layout::panel_scale_offset(row, b, k));
         for (std::int64_t i = 0; i < layout::kPanelHeaderBytes; ++i)
           seen.insert(layout::panel_offset(row, k) + i);
       }
@@ -92,11 +95,12 @@ TEST(Layouts, EveryConversionIsLossless) {
   for (const std::int64_t n : kNs)
     for (const std::int64_t k : kKs) {
       const HostMxfp4 m = telling_matrix(n, k);
-      for (const Layout first : {Layout::row_major, Layout::aiter_16x16, Layout::gguf_mxfp4,
-                                 Layout::cpu_panel16})
-        for (const Layout second : {Layout::row_major, Layout::aiter_16x16, Layout::gguf_mxfp4,
-                                    Layout::cpu_panel16}) {
-          if (k % 32 != 0 && (first == Layout::gguf_mxfp4 || second == Layout::gguf_mxfp4)) continue;
+      for (const Layout first :
+           {Layout::row_major, Layout::aiter_16x16, Layout::gguf_mxfp4, Layout::cpu_panel16})
+        for (const Layout second :
+             {Layout::row_major, Layout::aiter_16x16, Layout::gguf_mxfp4, Layout::cpu_panel16}) {
+          if (k % 32 != 0 && (first == Layout::gguf_mxfp4 || second == Layout::gguf_mxfp4))
+            continue;
           const auto a = make(m).to_layout(first);
           ASSERT_OK(a);
           const auto b = a->to_layout(second);
@@ -143,12 +147,14 @@ TEST(Layouts, PackedBytesAreElementsOrWrittenPads) {
       }
       for (std::int64_t r = 0; r < n; ++r) {
         for (std::int64_t j = 0; j < codes_per_row_bytes(k); ++j) {
-          const std::uint8_t byte = m.codes[static_cast<std::size_t>(r * codes_per_row_bytes(k) + j)];
+          const std::uint8_t byte =
+              m.codes[static_cast<std::size_t>(r * codes_per_row_bytes(k) + j)];
           want_codes[static_cast<std::size_t>(layout::aiter_code_offset(r, j, row_bytes))] = byte;
           want_panel[static_cast<std::size_t>(layout::panel_code_offset(r, j, k))] = byte;
         }
         for (std::int64_t b = 0; b < scales_per_row(k); ++b) {
-          want_scales[static_cast<std::size_t>(layout::aiter_scale_offset(r, b, cols))] = m.scale(r, b);
+          want_scales[static_cast<std::size_t>(layout::aiter_scale_offset(r, b, cols))] =
+              m.scale(r, b);
           want_panel[static_cast<std::size_t>(layout::panel_scale_offset(r, b, k))] = m.scale(r, b);
         }
       }
@@ -199,7 +205,8 @@ TEST(Layouts, PoisonedPadsAreNotRead) {
           const auto packed = w->to_layout(layout);
           ASSERT_OK(packed);
           const auto clean = make(m).to_layout(layout);
-          ASSERT_TRUE(std::equal(packed->codes().begin(), packed->codes().end(), clean->codes().begin()));
+          ASSERT_TRUE(
+              std::equal(packed->codes().begin(), packed->codes().end(), clean->codes().begin()));
         }
         EXPECT_EQ(read_back(*w).codes, m.codes);
         EXPECT_EQ(read_back(*w).scales, m.scales);
@@ -211,10 +218,12 @@ TEST(Layouts, PoisonedPadsAreNotRead) {
       for (std::int64_t r = 0; r < n; ++r) {
         for (std::int64_t j = 0; j < kb; ++j) {
           const auto at = static_cast<std::size_t>(layout::aiter_code_offset(r, j, row_bytes));
-          pc[at] = static_cast<std::uint8_t>(aiter->codes()[at] | (k % 2 != 0 && j == kb - 1 ? 0xF0 : 0));
+          pc[at] = static_cast<std::uint8_t>(aiter->codes()[at] |
+                                             (k % 2 != 0 && j == kb - 1 ? 0xF0 : 0));
         }
         for (std::int64_t b = 0; b < sb; ++b) {
-          const auto at = static_cast<std::size_t>(layout::aiter_scale_offset(r, b, layout::aiter_scale_cols(k)));
+          const auto at = static_cast<std::size_t>(
+              layout::aiter_scale_offset(r, b, layout::aiter_scale_cols(k)));
           ps[at] = aiter->scales()[at];
         }
       }
@@ -228,7 +237,8 @@ TEST(Layouts, PoisonedPadsAreNotRead) {
 TEST(Layouts, ExpertsAreSlabsAndSlicesShareThem) {
   constexpr std::int64_t kE = 3, kN = 20, kK = 96;
   const HostMxfp4 m = telling_matrix(kE * kN, kK);
-  for (const Layout layout : {Layout::row_major, Layout::aiter_16x16, Layout::gguf_mxfp4, Layout::cpu_panel16}) {
+  for (const Layout layout :
+       {Layout::row_major, Layout::aiter_16x16, Layout::gguf_mxfp4, Layout::cpu_panel16}) {
     const auto all = make(m, kE).to_layout(layout);
     ASSERT_OK(all);
     EXPECT_EQ(all->num_experts(), kE);
@@ -242,8 +252,10 @@ TEST(Layouts, ExpertsAreSlabsAndSlicesShareThem) {
         EXPECT_LT(one->codes().data(), all->codes().data() + all->codes().size());
       }
       const HostMxfp4 got = read_back(*one);
-      EXPECT_TRUE(std::equal(got.codes.begin(), got.codes.end(), m.codes.begin() + e * kN * kK / 2));
-      EXPECT_TRUE(std::equal(got.scales.begin(), got.scales.end(), m.scales.begin() + e * kN * kK / 32));
+      EXPECT_TRUE(
+          std::equal(got.codes.begin(), got.codes.end(), m.codes.begin() + e * kN * kK / 2));
+      EXPECT_TRUE(
+          std::equal(got.scales.begin(), got.scales.end(), m.scales.begin() + e * kN * kK / 32));
     }
     EXPECT_ERROR(all->slice(kE), StatusCode::invalid_argument, "expert is 3");
     EXPECT_ERROR(all->slice(-1), StatusCode::invalid_argument, "expert is -1");
@@ -285,12 +297,15 @@ TEST(Layouts, RejectsBadArguments) {
   EXPECT_ERROR(layout_bytes(Layout::row_major, 16, 0), bad, "k is 0");
   EXPECT_ERROR(layout_bytes(Layout::gguf_mxfp4, 16, 33), bad, "k is 33");
   EXPECT_ERROR(layout_bytes(static_cast<Layout>(99), 16, 32), bad, "layout is 99");
-  EXPECT_ERROR(layout_bytes(Layout::row_major, std::int64_t{1} << 40, std::int64_t{1} << 40), bad, "2^56");
+  EXPECT_ERROR(layout_bytes(Layout::row_major, std::int64_t{1} << 40, std::int64_t{1} << 40), bad,
+               "2^56");
   Weights::Options three;
   three.num_experts = 3;
   EXPECT_ERROR(Weights::from_row_major(m.view(), three), bad, "multiple of num_experts = 3");
-  EXPECT_ERROR(Weights::from_row_major(mxfp4_view(nullptr, m.scales.data(), 16, 64)), bad, "w.codes is null");
-  EXPECT_ERROR(Weights::from_aiter(16, 64, m.codes, m.scales, {}), bad, "scales has 32 bytes, must have 2048");
+  EXPECT_ERROR(Weights::from_row_major(mxfp4_view(nullptr, m.scales.data(), 16, 64)), bad,
+               "w.codes is null");
+  EXPECT_ERROR(Weights::from_aiter(16, 64, m.codes, m.scales, {}), bad,
+               "scales has 32 bytes, must have 2048");
   EXPECT_ERROR(Weights::from_gguf(16, 64, m.codes, {}), bad, "blocks has 512 bytes, must have 544");
   EXPECT_ERROR(make(m).pack(Device::hip(0)), StatusCode::unsupported, "hip:0");
   EXPECT_ERROR(parse_layout("blocked"), bad, "blocked");

@@ -21,7 +21,9 @@ struct Layer {
   Weights packed;
 
   Layer(std::int64_t rows, std::int64_t cols, unsigned seed = 7)
-      : n(rows), k(cols), w(random_mxfp4(rows, cols, seed, kScales)),
+      : n(rows),
+        k(cols),
+        w(random_mxfp4(rows, cols, seed, kScales)),
         packed(make_weights(w, Layout::cpu_panel16)) {}
   Plan plan(std::int64_t m_max, const PlanOptions& options = {}) const {
     Result<Plan> p = Plan::create(Device::cpu(), packed, m_max, options);
@@ -37,18 +39,20 @@ TEST(Plan, OutputsBiasAndAlpha) {
   std::vector<float> bias(33);
   for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = 0.37f * static_cast<float>(i) - 3.0f;
   for (const KernelDesc* kernel : runnable_kernels(Activation::mxfp4)) {
-    const PlanOptions options{.reproducible = Reproducible::device, .kernel = kernel->name};
+    const PlanOptions options{.reproducible = *kernel->mxfp4, .kernel = kernel->name};
     const auto sums = run_plan(layer.packed, bf16_view(x, m, layer.k), options);
     for (const float alpha : {1.0f, 0.3f, -2.0f})
       for (const bool with_bias : {false, true}) {
-        const Epilogue epilogue{alpha, with_bias ? std::span<const float>(bias) : std::span<const float>()};
+        const Epilogue epilogue{
+            alpha, with_bias ? std::span<const float>(bias) : std::span<const float>()};
         const auto c = run_plan(layer.packed, bf16_view(x, m, layer.k), options, epilogue);
         const Plan plan = layer.plan(m, options);
         std::vector<std::byte> workspace(plan.workspace_bytes());
         std::vector<std::uint16_t> c16(static_cast<std::size_t>(m * layer.n));
-        ASSERT_OK(plan.run(bf16_view(x, m, layer.k),
-                           MatrixView<bf16>{reinterpret_cast<bf16*>(c16.data()), m, layer.n, layer.n},
-                           workspace, epilogue));
+        ASSERT_OK(
+            plan.run(bf16_view(x, m, layer.k),
+                     MatrixView<bf16>{reinterpret_cast<bf16*>(c16.data()), m, layer.n, layer.n},
+                     workspace, epilogue));
         for (std::size_t i = 0; i < c.size(); ++i) {
           const float want = std::fma(alpha, sums[i], with_bias ? bias[i % 33] : -0.0f);
           ASSERT_EQ(std::bit_cast<std::uint32_t>(c[i]), std::bit_cast<std::uint32_t>(want));
@@ -68,8 +72,9 @@ TEST(Plan, NanOutputsAreCanonicalInBothTypes) {
     const Plan plan = layer.plan(2, {.kernel = kernel->name});
     std::vector<std::byte> workspace(plan.workspace_bytes());
     std::vector<std::uint16_t> c(34);
-    ASSERT_OK(plan.run(bf16_view(x, 2, 64), MatrixView<bf16>{reinterpret_cast<bf16*>(c.data()), 2, 17, 17},
-                       workspace, {1.0f, bias}));
+    ASSERT_OK(plan.run(bf16_view(x, 2, 64),
+                       MatrixView<bf16>{reinterpret_cast<bf16*>(c.data()), 2, 17, 17}, workspace,
+                       {1.0f, bias}));
     for (std::size_t i = 0; i < 34; ++i) {
       if (i >= 17 || i == 4)
         EXPECT_EQ(c[i], formats::kBf16NaN);
@@ -82,19 +87,24 @@ TEST(Plan, NanOutputsAreCanonicalInBothTypes) {
 // |S - exact| of W4A16 in the element-accumulating bound; `extreme` probes both ends of bf16.
 void expect_w4a16_is_right(const KernelDesc& kernel, std::int64_t m, std::int64_t n, std::int64_t k,
                            bool extreme) {
-  const HostMxfp4 w = random_mxfp4(n, k, static_cast<unsigned>(k), extreme ? std::vector<int>{0, 1, 20, 60} : kScales);
+  const HostMxfp4 w = random_mxfp4(n, k, static_cast<unsigned>(k),
+                                   extreme ? std::vector<int>{0, 1, 20, 60} : kScales);
   Rng rng(static_cast<unsigned>(m * n));
-  std::vector<std::uint16_t> x = random_bf16(static_cast<std::size_t>(m * k), static_cast<unsigned>(n));
+  std::vector<std::uint16_t> x =
+      random_bf16(static_cast<std::size_t>(m * k), static_cast<unsigned>(n));
   if (extreme)  // any finite bf16: subnormals up to 3e38
-    for (std::uint16_t& v : x) v = static_cast<std::uint16_t>((rng() % 0x7F80u) | (rng() & 0x8000u));
+    for (std::uint16_t& v : x)
+      v = static_cast<std::uint16_t>((rng() % 0x7F80u) | (rng() & 0x8000u));
   const Weights weights = make_weights(w, Layout::cpu_panel16);
-  const auto c = run_plan(weights, bf16_view(x, m, k), {.activation = Activation::none, .kernel = kernel.name});
+  const auto c = run_plan(weights, bf16_view(x, m, k),
+                          {.activation = Activation::none, .kernel = kernel.name});
   for (std::int64_t r = 0; r < m; ++r)
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0, p = 0;
       for (std::int64_t i = 0; i < k; ++i) {
-        const double product = double{formats::bf16_to_float(x[static_cast<std::size_t>(r * k + i)])} *
-                               std::ldexp(double{formats::e2m1_to_float(w.code(j, i))}, w.scale(j, i / 32) - 127);
+        const double product =
+            double{formats::bf16_to_float(x[static_cast<std::size_t>(r * k + i)])} *
+            std::ldexp(double{formats::e2m1_to_float(w.code(j, i))}, w.scale(j, i / 32) - 127);
         sum += product;
         p += std::fabs(product);
       }
@@ -145,15 +155,20 @@ TEST(Plan, RowsDoNotDependOnTheirNeighbours) {
   constexpr std::int64_t kM = 33;
   auto x = random_bf16(static_cast<std::size_t>(kM * layer.k), 5);
   for (std::int64_t i = 0; i < layer.k; ++i)  // row 2 is huge, row 3 tiny
-    x[static_cast<std::size_t>(2 * layer.k + i)] ^= 0x3F00, x[static_cast<std::size_t>(3 * layer.k + i)] &= 0x80FF;
+    x[static_cast<std::size_t>(2 * layer.k + i)] ^= 0x3F00,
+        x[static_cast<std::size_t>(3 * layer.k + i)] &= 0x80FF;
   for (const Activation activation : {Activation::mxfp4, Activation::none})
     for (const KernelDesc* kernel : runnable_kernels(activation)) {
-      const PlanOptions options{.activation = activation, .reproducible = Reproducible::batch, .kernel = kernel->name};
+      if (*kernel->promise(activation) < Reproducible::batch) continue;  // it promises less
+      const PlanOptions options{
+          .activation = activation, .reproducible = Reproducible::batch, .kernel = kernel->name};
       const auto all = bits_of(run_plan(layer.packed, bf16_view(x, kM, layer.k), options));
       for (std::int64_t r = 0; r < kM; ++r) {
-        const std::vector<std::uint16_t> row(x.begin() + r * layer.k, x.begin() + (r + 1) * layer.k);
-        ASSERT_EQ(bits_of(run_plan(layer.packed, bf16_view(row, 1, layer.k), options)),
-                  std::vector<std::uint32_t>(all.begin() + r * layer.n, all.begin() + (r + 1) * layer.n))
+        const std::vector<std::uint16_t> row(x.begin() + r * layer.k,
+                                             x.begin() + (r + 1) * layer.k);
+        ASSERT_EQ(
+            bits_of(run_plan(layer.packed, bf16_view(row, 1, layer.k), options)),
+            std::vector<std::uint32_t>(all.begin() + r * layer.n, all.begin() + (r + 1) * layer.n))
             << kernel->name << " row " << r;
       }
     }
@@ -165,7 +180,8 @@ TEST(Plan, OnePlanOnManyThreadsAtOnce) {
   ASSERT_OK(pool);
   const Plan plan = layer.plan(9, {.reproducible = Reproducible::device, .threads = pool->get()});
   const auto x = random_bf16(static_cast<std::size_t>(9 * layer.k), 2);
-  const auto want = bits_of(run_plan(layer.packed, bf16_view(x, 9, layer.k), {.reproducible = Reproducible::device}));
+  const auto want = bits_of(
+      run_plan(layer.packed, bf16_view(x, 9, layer.k), {.reproducible = Reproducible::device}));
   std::vector<std::thread> callers;
   std::vector<int> wrong(4, 0);
   for (std::size_t t = 0; t < 4; ++t)
@@ -173,7 +189,8 @@ TEST(Plan, OnePlanOnManyThreadsAtOnce) {
       std::vector<std::byte> workspace(plan.workspace_bytes());
       std::vector<float> c(static_cast<std::size_t>(9 * layer.n));
       for (int i = 0; i < 20; ++i) {
-        const Status s = plan.run(bf16_view(x, 9, layer.k), MatrixView<float>{c.data(), 9, layer.n, layer.n}, workspace);
+        const Status s = plan.run(bf16_view(x, 9, layer.k),
+                                  MatrixView<float>{c.data(), 9, layer.n, layer.n}, workspace);
         if (!s.is_ok() || bits_of(c) != want) ++wrong[t];
       }
     });
@@ -185,7 +202,8 @@ TEST(Plan, ZeroRowsAreLegalAndWriteNothing) {
   const Layer layer(16, 32);
   for (const std::int64_t m_max : {0, 4}) {
     const Plan plan = layer.plan(m_max);
-    EXPECT_OK(plan.run(MatrixView<const bf16>{nullptr, 0, 32, 32}, MatrixView<float>{nullptr, 0, 16, 16}, {}));
+    EXPECT_OK(plan.run(MatrixView<const bf16>{nullptr, 0, 32, 32},
+                       MatrixView<float>{nullptr, 0, 16, 16}, {}));
     EXPECT_EQ(plan.workspace_bytes(0), 0u);
   }
 }
@@ -195,8 +213,11 @@ TEST(Plan, RefusesWhatCannotWorkAndWritesNothing) {
   const auto bad = StatusCode::invalid_argument;
   EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, -1), bad, "m_max is -1");
   EXPECT_ERROR(Plan::create(Device::cuda(0), layer.packed, 1), StatusCode::unsupported, "cuda");
-  EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, 1, {.kernel = "cpu_magic"}), bad, "cpu_magic");
-  EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, 1, {.activation_rule = static_cast<ScaleRule>(7)}), bad, "scale rule is 7");
+  EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, 1, {.kernel = "cpu_magic"}), bad,
+               "cpu_magic");
+  EXPECT_ERROR(
+      Plan::create(Device::cpu(), layer.packed, 1, {.activation_rule = static_cast<ScaleRule>(7)}),
+      bad, "scale rule is 7");
   EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, 1,
                             {.activation = Activation::none, .kernel = "cpu_portable"}),
                StatusCode::unsupported, "does not take activation = none");
@@ -206,7 +227,8 @@ TEST(Plan, RefusesWhatCannotWorkAndWritesNothing) {
   const HostMxfp4 m = random_mxfp4(6, 64, 1, kScales);
   Weights::Options experts;
   experts.num_experts = 3;
-  EXPECT_ERROR(Plan::create(Device::cpu(), *Weights::from_row_major(m.view(), experts), 1), bad, "Weights::slice");
+  EXPECT_ERROR(Plan::create(Device::cpu(), *Weights::from_row_major(m.view(), experts), 1), bad,
+               "Weights::slice");
 
   const Plan plan = layer.plan(4);
   const auto x = random_bf16(4 * 64 + 64, 1);
@@ -214,17 +236,23 @@ TEST(Plan, RefusesWhatCannotWorkAndWritesNothing) {
   std::vector<std::byte> workspace(plan.workspace_bytes() + 64);
   const auto a = bf16_view(x, 4, 64);
   const MatrixView<float> out{c.data(), 4, 16, 16};
-  EXPECT_ERROR(plan.run(bf16_view(x, 5, 64), MatrixView<float>{c.data(), 5, 16, 16}, workspace), bad, "a.rows is 5");
+  EXPECT_ERROR(plan.run(bf16_view(x, 5, 64), MatrixView<float>{c.data(), 5, 16, 16}, workspace),
+               bad, "a.rows is 5");
   EXPECT_ERROR(plan.run(bf16_view(x, 4, 32), out, workspace), bad, "a.cols is 32, must be k = 64");
   EXPECT_ERROR(plan.run(a, MatrixView<float>{c.data(), 3, 16, 16}, workspace), bad, "c.rows is 3");
   EXPECT_ERROR(plan.run(a, MatrixView<float>{c.data(), 4, 15, 16}, workspace), bad, "c.cols is 15");
-  EXPECT_ERROR(plan.run(a, MatrixView<float>{c.data(), 4, 16, 15}, workspace), bad, "c.row_stride is 15");
-  EXPECT_ERROR(plan.run(a, MatrixView<float>{nullptr, 4, 16, 16}, workspace), bad, "c.data is null");
-  EXPECT_ERROR(plan.run(a, MatrixView<f16>{reinterpret_cast<f16*>(c.data()), 4, 16, 16}, workspace), bad, "f16");
-  EXPECT_ERROR(plan.run(a, out, std::span(workspace).first(plan.workspace_bytes(4) - 1)), bad, "workspace has");
+  EXPECT_ERROR(plan.run(a, MatrixView<float>{c.data(), 4, 16, 15}, workspace), bad,
+               "c.row_stride is 15");
+  EXPECT_ERROR(plan.run(a, MatrixView<float>{nullptr, 4, 16, 16}, workspace), bad,
+               "c.data is null");
+  EXPECT_ERROR(plan.run(a, MatrixView<f16>{reinterpret_cast<f16*>(c.data()), 4, 16, 16}, workspace),
+               bad, "f16");
+  EXPECT_ERROR(plan.run(a, out, std::span(workspace).first(plan.workspace_bytes(4) - 1)), bad,
+               "workspace has");
   const std::vector<float> bias(15);
   EXPECT_ERROR(plan.run(a, out, workspace, {1.0f, bias}), bad, "bias has 15");
-  const MatrixView<float> on_a{reinterpret_cast<float*>(const_cast<std::uint16_t*>(x.data())), 4, 16, 16};
+  const MatrixView<float> on_a{reinterpret_cast<float*>(const_cast<std::uint16_t*>(x.data())), 4,
+                               16, 16};
   EXPECT_ERROR(plan.run(a, on_a, workspace), bad, "overlaps a");
   const std::span<std::byte> on_c(reinterpret_cast<std::byte*>(c.data()), 4 * 16 * 4);
   EXPECT_FALSE(plan.run(a, out, on_c).is_ok());
@@ -233,7 +261,8 @@ TEST(Plan, RefusesWhatCannotWorkAndWritesNothing) {
 
   const Plan w4a16 = layer.plan(4, {.activation = Activation::none});
   const std::vector<float> x32(4 * 64);
-  EXPECT_ERROR(w4a16.run(MatrixView<const float>{x32.data(), 4, 64, 64}, out, workspace), bad, "a.dtype is f32");
+  EXPECT_ERROR(w4a16.run(MatrixView<const float>{x32.data(), 4, 64, 64}, out, workspace), bad,
+               "a.dtype is f32");
   const HostMxfp4 q = random_mxfp4(4, 64, 1, kScales);
   EXPECT_ERROR(w4a16.run(q.view(), out, workspace), bad, "a is MXFP4");
 }
@@ -255,8 +284,12 @@ TEST(Plan, PartialRangesAreChecked) {
   std::vector<PartialNode> nodes(3);
   std::vector<std::byte> workspace(plan.workspace_bytes());
   const PartialRange three{.first_span = 1};
-  EXPECT_ERROR(plan.run_partial(bf16_view(x, 2, 784), three, sums, std::span(nodes).first(2), workspace), bad, "nodes has room for 2");
-  EXPECT_ERROR(plan.run_partial(bf16_view(x, 2, 784), three, std::span(sums).first(95), nodes, workspace), bad, "sums has room for 95");
+  EXPECT_ERROR(
+      plan.run_partial(bf16_view(x, 2, 784), three, sums, std::span(nodes).first(2), workspace),
+      bad, "nodes has room for 2");
+  EXPECT_ERROR(
+      plan.run_partial(bf16_view(x, 2, 784), three, std::span(sums).first(95), nodes, workspace),
+      bad, "sums has room for 95");
   ASSERT_OK(plan.run_partial(bf16_view(x, 2, 784), three, sums, nodes, workspace));
   std::vector<float> c(32);
   const MatrixView<float> out{c.data(), 2, 16, 16};
@@ -265,7 +298,8 @@ TEST(Plan, PartialRangesAreChecked) {
   std::vector<PartialNode> odd{{0, 3, sums.data()}};
   EXPECT_ERROR(combine_partial_nodes(odd, out), bad, "power of two");
   const Plan w4a16 = layer.plan(2, {.activation = Activation::none});
-  EXPECT_ERROR(w4a16.run_partial(bf16_view(x, 2, 784), {}, sums, nodes, workspace), StatusCode::unsupported, "no ordered sum");
+  EXPECT_ERROR(w4a16.run_partial(bf16_view(x, 2, 784), {}, sums, nodes, workspace),
+               StatusCode::unsupported, "no ordered sum");
 }
 
 TEST(Plan, ExplainNamesEveryKernelAndTheEnvironment) {
@@ -282,20 +316,23 @@ TEST(Plan, ExplainNamesEveryKernelAndTheEnvironment) {
   EXPECT_NE(forced.explain().find("MXGEMM_KERNEL=cpu_portable"), std::string::npos);
   EXPECT_EQ(capped.kernel(1), "cpu_portable");
   EXPECT_NE(capped.explain().find("MXGEMM_CPU_ISA=baseline"), std::string::npos);
-  const Result<Plan> unpacked = Plan::create(Device::cpu(), make_weights(layer.w, Layout::row_major), 8);
+  const Result<Plan> unpacked =
+      Plan::create(Device::cpu(), make_weights(layer.w, Layout::row_major), 8);
   ASSERT_OK(unpacked);
   if (runnable_kernels(Activation::mxfp4).size() > 2) {  // more than portable and reference
     EXPECT_NE(unpacked->explain(3).find("use Weights::pack"), std::string::npos);
   }
   setenv("MXGEMM_KERNEL", "nonsense", 1);
-  EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, 1), StatusCode::invalid_argument, "MXGEMM_KERNEL is 'nonsense'");
+  EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, 1), StatusCode::invalid_argument,
+               "MXGEMM_KERNEL is 'nonsense'");
   unsetenv("MXGEMM_KERNEL");
 }
 
 TEST(Plan, WorkspaceIsExactForEveryM) {
   const Layer layer(48, 100);
   const Plan plan = layer.plan(33);
-  for (std::int64_t m = 1; m <= 33; ++m) EXPECT_LE(plan.workspace_bytes(m - 1), plan.workspace_bytes(m));
+  for (std::int64_t m = 1; m <= 33; ++m)
+    EXPECT_LE(plan.workspace_bytes(m - 1), plan.workspace_bytes(m));
   EXPECT_EQ(plan.workspace_bytes(), plan.workspace_bytes(33));
 }
 
@@ -326,7 +363,8 @@ TEST(Plan, ColumnsOfOneBufferAreApart) {
 TEST(Plan, OffsetsBeyondFourGigabytes) {
   constexpr std::int64_t kStride = std::int64_t{5} << 30, kN = 3, kM = 2, kK = 96;
   constexpr std::size_t kBytes = static_cast<std::size_t>(kStride) * 3;
-  void* map = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* map = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) GTEST_SKIP() << "cannot map 15 GB of address space";
   auto* bytes = static_cast<std::uint8_t*>(map);
   const HostMxfp4 w = random_mxfp4(kN, kK, 1, kScales), a = random_mxfp4(kM, kK, 2, kScales);
@@ -344,7 +382,8 @@ TEST(Plan, OffsetsBeyondFourGigabytes) {
   float* c = reinterpret_cast<float*>(bytes + 10000);
   const std::int64_t c_stride = kStride / 4;
   for (const Weights& weights : {far_w, *far_w.to_layout(Layout::cpu_panel16)}) {
-    const Plan plan = *Plan::create(Device::cpu(), weights, kM, {.reproducible = Reproducible::device});
+    const Plan plan =
+        *Plan::create(Device::cpu(), weights, kM, {.reproducible = Reproducible::device});
     std::vector<std::byte> workspace(plan.workspace_bytes());
     ASSERT_OK(plan.run(far_a, MatrixView<float>{c, kM, kN, c_stride}, workspace));
     const auto want = reference(a, w);
@@ -373,9 +412,12 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
     EXPECT_EQ((*pool)->num_threads(), threads);
     for (const std::int64_t count : {0, 1, 2, 7, 1000}) {
       std::vector<int> hits(static_cast<std::size_t>(count) + 1, 0);
-      (*pool)->run(count, [](void* context, std::int64_t i) noexcept {
-        ++(*static_cast<std::vector<int>*>(context))[static_cast<std::size_t>(i)];
-      }, &hits);
+      (*pool)->run(
+          count,
+          [](void* context, std::int64_t i) noexcept {
+            ++(*static_cast<std::vector<int>*>(context))[static_cast<std::size_t>(i)];
+          },
+          &hits);
       for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(hits[static_cast<std::size_t>(i)], 1);
       EXPECT_EQ(hits.back(), 0);
     }

@@ -24,10 +24,17 @@ int model_scale(double amax, ScaleRule rule) {
   const double mantissa = std::frexp(amax, &e) * 2;  // in [1, 2)
   int exponent = e - 1 - 2;
   switch (rule) {
-    case ScaleRule::even: exponent += mantissa >= 1.75 ? 1 : 0; break;
-    case ScaleRule::floor: break;
-    case ScaleRule::rceil: exponent += mantissa > 1.5 ? 1 : 0; break;
-    case ScaleRule::ceil: exponent += mantissa > 1.0 ? 1 : 0; break;
+    case ScaleRule::even:
+      exponent += mantissa >= 1.75 ? 1 : 0;
+      break;
+    case ScaleRule::floor:
+      break;
+    case ScaleRule::rceil:
+      exponent += mantissa > 1.5 ? 1 : 0;
+      break;
+    case ScaleRule::ceil:
+      exponent += mantissa > 1.0 ? 1 : 0;
+      break;
   }
   return std::max(exponent + 127, 0);
 }
@@ -80,12 +87,13 @@ TEST_P(QuantizeIsa, EveryBf16AsAmaxUnderEveryRule) {
                                        (rng() & 0x8000u));
       block[rng() % 32] = static_cast<std::uint16_t>(h | (rng() & 0x8000u));
       std::uint8_t codes[16], scale = 0;
-      quantize_one(block, DType::bf16, scale_rule_addend(rule), NonFinite::propagate,
-                     codes, &scale);
+      quantize_one(block, DType::bf16, scale_rule_addend(rule), NonFinite::propagate, codes,
+                   &scale);
       const int want = model_scale(formats::bf16_to_float(static_cast<std::uint16_t>(h)), rule);
       ASSERT_EQ(scale, want) << "amax bits " << h << " rule " << to_string(rule);
       for (unsigned i = 0; i < 32; ++i)
-        ASSERT_EQ((codes[i / 2] >> (4 * (i % 2))) & 15, model_code(formats::bf16_to_float(block[i]), want))
+        ASSERT_EQ((codes[i / 2] >> (4 * (i % 2))) & 15,
+                  model_code(formats::bf16_to_float(block[i]), want))
             << "amax bits " << h << " element bits " << block[i];
     }
 }
@@ -106,8 +114,8 @@ TEST_P(QuantizeIsa, EveryBf16UnderEveryScale) {
         block[i] = static_cast<std::uint16_t>(positive | (i % 2 != 0 ? 0x8000u : 0u));
       block[31] = formats::float_to_bf16(amax);
       std::uint8_t codes[16], got = 0;
-      quantize_one(block, DType::bf16, scale_rule_addend(ScaleRule::floor),
-                     NonFinite::propagate, codes, &got);
+      quantize_one(block, DType::bf16, scale_rule_addend(ScaleRule::floor), NonFinite::propagate,
+                   codes, &got);
       ASSERT_EQ(got, scale) << h;
       ASSERT_EQ(codes[0] & 15, model_code(x, scale)) << "x bits " << h << " scale " << scale;
       ASSERT_EQ(codes[0] >> 4, model_code(-x, scale)) << "x bits " << h << " scale " << scale;
@@ -188,8 +196,9 @@ TEST_P(QuantizeIsa, EqualsTheDefinitionOnRandomRowsOfAnyTypeAndLength) {
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, QuantizeIsa, ::testing::Values(cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512vnni),
-                         [](const auto& param) { return std::string(cpu::to_string(param.param)); });
+INSTANTIATE_TEST_SUITE_P(
+    Isa, QuantizeIsa, ::testing::Values(cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512vnni),
+    [](const auto& param) { return std::string(cpu::to_string(param.param)); });
 
 struct Quantized {
   std::vector<int> codes;
@@ -258,7 +267,8 @@ TEST(Quantize, LeavesSlackAloneAndReadsOnlyTheMatrix) {
   constexpr std::int64_t kRows = 5, kCols = 45, kStride = 50;
   std::vector<float> in(kRows * kStride, NAN);
   for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kCols; ++c) in[static_cast<std::size_t>(r * kStride + c)] = 0.1f * static_cast<float>(c - r);
+    for (int c = 0; c < kCols; ++c)
+      in[static_cast<std::size_t>(r * kStride + c)] = 0.1f * static_cast<float>(c - r);
   std::vector<std::uint8_t> codes(kRows * 30, 0xAB), scales(kRows * 5, 0xCD);
   const Mxfp4Buffer out{codes.data(), scales.data(), kRows, kCols, 30, 5};
   ASSERT_OK(quantize(MatrixView<const float>{in.data(), kRows, kCols, kStride}, out));
@@ -271,7 +281,8 @@ TEST(Quantize, LeavesSlackAloneAndReadsOnlyTheMatrix) {
 }
 
 TEST(Quantize, ThreadsAndLongRowsGiveTheSameBytes) {
-  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{1, 200001}, {700, 33}, {33, 4096}}) {
+  for (const auto& [rows, cols] :
+       {std::pair<std::int64_t, std::int64_t>{1, 200001}, {700, 33}, {33, 4096}}) {
     const auto x = random_bf16(static_cast<std::size_t>(rows * cols), 3);
     HostMxfp4 want(rows, cols);
     ASSERT_OK(quantize(bf16_view(x, rows, cols), want.buffer()));
@@ -307,8 +318,10 @@ TEST(Dequantize, EveryCodeUnderEveryScale) {
   std::vector<float> f32(256 * 16);
   std::vector<std::uint16_t> b16(256 * 16), h16(256 * 16);
   ASSERT_OK(dequantize(in.view(), MatrixView<float>{f32.data(), 256, 16, 16}));
-  ASSERT_OK(dequantize(in.view(), MatrixView<bf16>{reinterpret_cast<bf16*>(b16.data()), 256, 16, 16}));
-  ASSERT_OK(dequantize(in.view(), MatrixView<f16>{reinterpret_cast<f16*>(h16.data()), 256, 16, 16}));
+  ASSERT_OK(
+      dequantize(in.view(), MatrixView<bf16>{reinterpret_cast<bf16*>(b16.data()), 256, 16, 16}));
+  ASSERT_OK(
+      dequantize(in.view(), MatrixView<f16>{reinterpret_cast<f16*>(h16.data()), 256, 16, 16}));
   for (int b = 0; b < 256; ++b)
     for (unsigned code = 0; code < 16; ++code) {
       const auto i = static_cast<std::size_t>(b) * 16 + code;
@@ -318,7 +331,8 @@ TEST(Dequantize, EveryCodeUnderEveryScale) {
         EXPECT_EQ(h16[i], 0x7E00);
         continue;
       }
-      const auto want = static_cast<float>(std::ldexp(double{formats::e2m1_to_float(code)}, b - 127));
+      const auto want =
+          static_cast<float>(std::ldexp(double{formats::e2m1_to_float(code)}, b - 127));
       EXPECT_EQ(std::bit_cast<std::uint32_t>(f32[i]), std::bit_cast<std::uint32_t>(want));
       EXPECT_EQ(b16[i], formats::float_to_bf16(want));
       EXPECT_EQ(h16[i], formats::float_to_f16(want));
@@ -345,16 +359,24 @@ TEST(Quantize, RejectsBadArguments) {
   HostMxfp4 out(2, 32);
   const auto in = MatrixView<const float>{x.data(), 2, 32, 32};
   const auto bad = StatusCode::invalid_argument;
-  EXPECT_ERROR(quantize(MatrixView<const float>{nullptr, 2, 32, 32}, out.buffer()), bad, "in.data is null");
-  EXPECT_ERROR(quantize(MatrixView<const float>{x.data(), 2, 32, 31}, out.buffer()), bad, "in.row_stride is 31");
-  EXPECT_ERROR(quantize(MatrixView<const float>{x.data(), -1, 32, 32}, out.buffer()), bad, "in.rows is -1");
-  EXPECT_ERROR(quantize(in, Mxfp4Buffer{out.codes.data(), out.scales.data(), 2, 31, 16, 1}), bad, "out is [2, 31]");
-  EXPECT_ERROR(quantize(in, Mxfp4Buffer{out.codes.data(), nullptr, 2, 32, 16, 1}), bad, "out.scales is null");
-  EXPECT_ERROR(quantize(in, Mxfp4Buffer{out.codes.data(), out.scales.data(), 2, 32, 15, 1}), bad, "codes_stride is 15");
-  EXPECT_ERROR(quantize(in, out.buffer(), {.rule = static_cast<ScaleRule>(9)}), bad, "scale rule is 9");
+  EXPECT_ERROR(quantize(MatrixView<const float>{nullptr, 2, 32, 32}, out.buffer()), bad,
+               "in.data is null");
+  EXPECT_ERROR(quantize(MatrixView<const float>{x.data(), 2, 32, 31}, out.buffer()), bad,
+               "in.row_stride is 31");
+  EXPECT_ERROR(quantize(MatrixView<const float>{x.data(), -1, 32, 32}, out.buffer()), bad,
+               "in.rows is -1");
+  EXPECT_ERROR(quantize(in, Mxfp4Buffer{out.codes.data(), out.scales.data(), 2, 31, 16, 1}), bad,
+               "out is [2, 31]");
+  EXPECT_ERROR(quantize(in, Mxfp4Buffer{out.codes.data(), nullptr, 2, 32, 16, 1}), bad,
+               "out.scales is null");
+  EXPECT_ERROR(quantize(in, Mxfp4Buffer{out.codes.data(), out.scales.data(), 2, 32, 15, 1}), bad,
+               "codes_stride is 15");
+  EXPECT_ERROR(quantize(in, out.buffer(), {.rule = static_cast<ScaleRule>(9)}), bad,
+               "scale rule is 9");
   auto* bytes = reinterpret_cast<std::uint8_t*>(x.data());
   EXPECT_ERROR(quantize(in, Mxfp4Buffer{bytes, out.scales.data(), 2, 32, 16, 1}), bad, "overlap");
-  EXPECT_ERROR(quantize_activations(Device::cuda(0), in, out.buffer()), StatusCode::unsupported, "cuda");
+  EXPECT_ERROR(quantize_activations(Device::cuda(0), in, out.buffer()), StatusCode::unsupported,
+               "cuda");
 }
 
 TEST(Quantize, EnvironmentOfAnUnknownInstructionSetIsAnError) {

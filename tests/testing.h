@@ -28,15 +28,17 @@ namespace mxgemm::testing {
     EXPECT_TRUE(expect_ok_status.is_ok()) << expect_ok_status.message();            \
   } while (false)
 /// The call fails with this code and its sentence contains `text`.
-#define EXPECT_ERROR(expr, expected, text)                                            \
-  do {                                                                                \
-    const ::mxgemm::Status expect_error_status = ::mxgemm::testing::status_of((expr)); \
+#define EXPECT_ERROR(expr, expected, text)                                              \
+  do {                                                                                  \
+    const ::mxgemm::Status expect_error_status = ::mxgemm::testing::status_of((expr));  \
     EXPECT_EQ(expect_error_status.code(), (expected)) << expect_error_status.message(); \
     EXPECT_NE(std::string(expect_error_status.message()).find(text), std::string::npos) \
-        << expect_error_status.message();                                             \
+        << expect_error_status.message();                                               \
   } while (false)
 
-inline Status status_of(const Status& status) { return status; }
+inline Status status_of(const Status& status) {
+  return status;
+}
 template <class T>
 Status status_of(const Result<T>& result) {
   return result.status();
@@ -55,7 +57,9 @@ class Rng {
   std::mt19937 engine_;
 };
 
-inline std::uint8_t random_byte(Rng& rng) { return static_cast<std::uint8_t>(rng() & 255u); }
+inline std::uint8_t random_byte(Rng& rng) {
+  return static_cast<std::uint8_t>(rng() & 255u);
+}
 
 inline std::vector<std::uint8_t> random_bytes(std::size_t count, unsigned seed) {
   Rng rng(seed);
@@ -91,7 +95,8 @@ struct HostMxfp4 {
   Mxfp4View view() const { return mxfp4_view(codes.data(), scales.data(), rows, cols); }
   Mxfp4Buffer buffer() { return mxfp4_buffer(codes.data(), scales.data(), rows, cols); }
   unsigned code(std::int64_t r, std::int64_t c) const {
-    const std::uint8_t byte = codes[static_cast<std::size_t>(r * codes_per_row_bytes(cols) + c / 2)];
+    const std::uint8_t byte =
+        codes[static_cast<std::size_t>(r * codes_per_row_bytes(cols) + c / 2)];
     return (c % 2 != 0) ? byte >> 4 : byte & 15u;
   }
   void set_code(std::int64_t r, std::int64_t c, unsigned code) {
@@ -132,9 +137,11 @@ inline std::vector<const KernelDesc*> runnable_kernels(Activation activation) {
   std::vector<const KernelDesc*> kernels;
   for (const KernelDesc* kernel : registry())
     if (kernel->device == DeviceKind::cpu && kernel->promise(activation) &&
-        kernel->supports({.shape = {1, 16, 128}, .layout = kernel->layouts.front(),
-                          .activation = activation},
-                         Device::cpu())
+        kernel
+            ->supports({.shape = {1, 16, 128},
+                        .layout = kernel->layouts.front(),
+                        .activation = activation},
+                       Device::cpu())
             .is_ok())
       kernels.push_back(kernel);
   return kernels;

@@ -47,10 +47,7 @@ typedef enum mxgemm_scale_rule {
   MXGEMM_SCALE_RCEIL = 2,
   MXGEMM_SCALE_CEIL = 3
 } mxgemm_scale_rule;
-typedef enum mxgemm_non_finite {
-  MXGEMM_PROPAGATE = 0,
-  MXGEMM_SATURATE = 1
-} mxgemm_non_finite;
+typedef enum mxgemm_non_finite { MXGEMM_PROPAGATE = 0, MXGEMM_SATURATE = 1 } mxgemm_non_finite;
 typedef enum mxgemm_reproducible {
   MXGEMM_REPRODUCIBLE_RUN = 0,
   MXGEMM_REPRODUCIBLE_BATCH = 1,
@@ -94,7 +91,8 @@ typedef struct mxgemm_quantize_options {
   mxgemm_non_finite non_finite;
   mxgemm_thread_pool* threads; /* NULL: the calling thread */
 } mxgemm_quantize_options;
-#define MXGEMM_QUANTIZE_OPTIONS_INIT {sizeof(mxgemm_quantize_options), MXGEMM_SCALE_EVEN, MXGEMM_PROPAGATE, NULL}
+#define MXGEMM_QUANTIZE_OPTIONS_INIT \
+  { sizeof(mxgemm_quantize_options), MXGEMM_SCALE_EVEN, MXGEMM_PROPAGATE, NULL }
 
 typedef struct mxgemm_weights_options {
   size_t struct_size;
@@ -105,7 +103,8 @@ typedef struct mxgemm_weights_options {
                                  takes these options fails, release is not called. */
   void* release_arg;
 } mxgemm_weights_options;
-#define MXGEMM_WEIGHTS_OPTIONS_INIT {sizeof(mxgemm_weights_options), 1, NULL, NULL, NULL}
+#define MXGEMM_WEIGHTS_OPTIONS_INIT \
+  { sizeof(mxgemm_weights_options), 1, NULL, NULL, NULL }
 
 typedef struct mxgemm_plan_options {
   size_t struct_size;
@@ -116,9 +115,11 @@ typedef struct mxgemm_plan_options {
   const char* kernel;          /* a registry name, or NULL: the best */
   mxgemm_thread_pool* threads; /* must outlive the plan; NULL: the calling thread */
 } mxgemm_plan_options;
-#define MXGEMM_PLAN_OPTIONS_INIT \
-  {sizeof(mxgemm_plan_options), MXGEMM_ACTIVATION_MXFP4, MXGEMM_SCALE_EVEN, MXGEMM_PROPAGATE, \
-   MXGEMM_REPRODUCIBLE_RUN, NULL, NULL}
+#define MXGEMM_PLAN_OPTIONS_INIT                                                               \
+  {                                                                                            \
+    sizeof(mxgemm_plan_options), MXGEMM_ACTIVATION_MXFP4, MXGEMM_SCALE_EVEN, MXGEMM_PROPAGATE, \
+        MXGEMM_REPRODUCIBLE_RUN, NULL, NULL                                                    \
+  }
 
 /* C = alpha * S + bias. */
 typedef struct mxgemm_epilogue {
@@ -127,7 +128,8 @@ typedef struct mxgemm_epilogue {
   const float* bias; /* bias_size values, or NULL */
   int64_t bias_size; /* n, or 0 */
 } mxgemm_epilogue;
-#define MXGEMM_EPILOGUE_INIT {sizeof(mxgemm_epilogue), 1.0f, NULL, 0}
+#define MXGEMM_EPILOGUE_INIT \
+  { sizeof(mxgemm_epilogue), 1.0f, NULL, 0 }
 
 /* A part of K, cut at multiples of 256 or at K; see Plan::run_partial in plan.h. */
 typedef struct mxgemm_partial_range {
@@ -159,14 +161,10 @@ MXGEMM_EXPORT int32_t mxgemm_thread_pool_num_threads(const mxgemm_thread_pool* p
 MXGEMM_EXPORT mxgemm_status mxgemm_quantize(const mxgemm_const_matrix* in,
                                             const mxgemm_mxfp4_buffer* out,
                                             const mxgemm_quantize_options* options);
-MXGEMM_EXPORT mxgemm_status mxgemm_quantize_activations(mxgemm_device_kind device,
-                                                        int32_t device_index,
-                                                        const mxgemm_const_matrix* a,
-                                                        const mxgemm_mxfp4_buffer* out,
-                                                        const mxgemm_quantize_options* options,
-                                                        void* stream);
-MXGEMM_EXPORT mxgemm_status mxgemm_dequantize(const mxgemm_mxfp4_view* in,
-                                              const mxgemm_matrix* out,
+MXGEMM_EXPORT mxgemm_status mxgemm_quantize_activations(
+    mxgemm_device_kind device, int32_t device_index, const mxgemm_const_matrix* a,
+    const mxgemm_mxfp4_buffer* out, const mxgemm_quantize_options* options, void* stream);
+MXGEMM_EXPORT mxgemm_status mxgemm_dequantize(const mxgemm_mxfp4_view* in, const mxgemm_matrix* out,
                                               mxgemm_thread_pool* threads);
 
 /* Bytes of one [n, k] matrix in a layout. */

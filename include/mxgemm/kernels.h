@@ -23,13 +23,13 @@ MXGEMM_EXPORT std::string_view to_string(ErrorClass error_class) noexcept;
 struct KernelInfo {
   std::string name;
   DeviceKind device = DeviceKind::cpu;
-  std::vector<Layout> layouts;               // weight layouts it reads
-  std::optional<Reproducible> mxfp4;         // strongest promise with quantized A; none: cannot
-  std::optional<Reproducible> none;          // the same with A as it is (W4A16)
+  std::vector<Layout> layouts;        // weight layouts it reads
+  std::optional<Reproducible> mxfp4;  // strongest promise with quantized A; none: cannot
+  std::optional<Reproducible> none;   // the same with A as it is (W4A16)
   ErrorClass error_class = ErrorClass::block_exact;  // with quantized A
-  std::string needs;                         // "AVX2 and FMA"; empty: runs anywhere
-  bool runs_here = false;                    // on this machine, with the environment as it is
-  std::string why_not;                       // when it does not
+  std::string needs;                                 // "AVX2 and FMA"; empty: runs anywhere
+  bool runs_here = false;  // on this machine, with the environment as it is
+  std::string why_not;     // when it does not
 };
 
 MXGEMM_EXPORT std::vector<KernelInfo> kernels();

@@ -50,7 +50,7 @@ class [[nodiscard]] MXGEMM_EXPORT Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}           // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}               // NOLINT(google-explicit-constructor)
   Result(const Status& status) noexcept : status_(status) {}  // NOLINT(google-explicit-constructor)
 
   bool is_ok() const noexcept { return value_.has_value(); }

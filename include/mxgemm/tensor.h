@@ -23,7 +23,9 @@ enum class DType : int { bf16 = 0, f16 = 1, f32 = 2 };
 MXGEMM_EXPORT std::string_view to_string(DType dtype) noexcept;
 
 /// Bytes of one element.
-constexpr std::int64_t size_of(DType dtype) noexcept { return dtype == DType::f32 ? 4 : 2; }
+constexpr std::int64_t size_of(DType dtype) noexcept {
+  return dtype == DType::f32 ? 4 : 2;
+}
 
 /// Sizes of C[m,n] = A[m,k] * W[n,k]^T.
 struct Shape {
@@ -75,9 +77,13 @@ struct Matrix {
 };
 
 /// Bytes of packed codes in a row of k elements: two E2M1 codes a byte.
-constexpr std::int64_t codes_per_row_bytes(std::int64_t k) noexcept { return (k + 1) / 2; }
+constexpr std::int64_t codes_per_row_bytes(std::int64_t k) noexcept {
+  return (k + 1) / 2;
+}
 /// E8M0 scales in a row of k elements: one for each 32.
-constexpr std::int64_t scales_per_row(std::int64_t k) noexcept { return (k + 31) / 32; }
+constexpr std::int64_t scales_per_row(std::int64_t k) noexcept {
+  return (k + 31) / 32;
+}
 
 /// An MXFP4 matrix to read, in the row_major layout: element 2j of a row is in bits 0-3 of code
 /// byte j, element 2j+1 in bits 4-7; scale byte b of a row belongs to elements 32b .. 32b+31.

@@ -92,7 +92,8 @@ Status read_quantize_options(const mxgemm_quantize_options* options,
                              QuantizeOptions& out) noexcept {
   mxgemm_quantize_options o = MXGEMM_QUANTIZE_OPTIONS_INIT;
   if (Status s = read_options("options", options, o); !s.is_ok()) return s;
-  out = {.rule = static_cast<ScaleRule>(o.rule), .non_finite = static_cast<NonFinite>(o.non_finite),
+  out = {.rule = static_cast<ScaleRule>(o.rule),
+         .non_finite = static_cast<NonFinite>(o.non_finite),
          .threads = pool_of(o.threads)};
   return {};
 }
@@ -101,9 +102,10 @@ Status read_epilogue(const mxgemm_epilogue* epilogue, Epilogue& out) noexcept {
   mxgemm_epilogue e = MXGEMM_EPILOGUE_INIT;
   if (Status s = read_options("epilogue", epilogue, e); !s.is_ok()) return s;
   if (e.bias_size < 0 || (e.bias == nullptr) != (e.bias_size == 0))
-    return Status::error(StatusCode::invalid_argument,
-                         "epilogue.bias_size is %lld and bias is %s, must be n and set, or 0 and NULL",
-                         static_cast<long long>(e.bias_size), e.bias == nullptr ? "NULL" : "set");
+    return Status::error(
+        StatusCode::invalid_argument,
+        "epilogue.bias_size is %lld and bias is %s, must be n and set, or 0 and NULL",
+        static_cast<long long>(e.bias_size), e.bias == nullptr ? "NULL" : "set");
   out = {.alpha = e.alpha, .bias = {e.bias, static_cast<std::size_t>(e.bias_size)}};
   return {};
 }
@@ -171,16 +173,19 @@ mxgemm_status run_partial(const mxgemm_plan* plan, const A* a, const mxgemm_part
   if (range == nullptr) return finish(null_argument("range"));
   if (sums == nullptr) return finish(null_argument("sums"));
   if (nodes == nullptr) return finish(null_argument("nodes"));
-  return finish(plan->plan.run_partial(
-      view(*a), range_of(*range), {sums, sums_size},
-      {reinterpret_cast<PartialNode*>(nodes), num_nodes}, bytes_of(workspace, workspace_bytes),
-      Stream{stream}));
+  return finish(plan->plan.run_partial(view(*a), range_of(*range), {sums, sums_size},
+                                       {reinterpret_cast<PartialNode*>(nodes), num_nodes},
+                                       bytes_of(workspace, workspace_bytes), Stream{stream}));
 }
 
 }  // namespace
 
-const char* mxgemm_version(void) { return MXGEMM_VERSION; }
-const char* mxgemm_last_error(void) { return last_error.c_str(); }
+const char* mxgemm_version(void) {
+  return MXGEMM_VERSION;
+}
+const char* mxgemm_last_error(void) {
+  return last_error.c_str();
+}
 
 const char* mxgemm_kernel_name(int32_t index) {
   const auto kernels = registry();
@@ -209,7 +214,9 @@ mxgemm_status mxgemm_thread_pool_create(int32_t num_threads, mxgemm_thread_pool*
     return {};
   });
 }
-void mxgemm_thread_pool_destroy(mxgemm_thread_pool* pool) { delete pool; }
+void mxgemm_thread_pool_destroy(mxgemm_thread_pool* pool) {
+  delete pool;
+}
 int32_t mxgemm_thread_pool_num_threads(const mxgemm_thread_pool* pool) {
   return pool == nullptr ? 1 : pool->pool->num_threads();
 }
@@ -293,8 +300,9 @@ mxgemm_status mxgemm_weights_pack(const mxgemm_weights* weights, mxgemm_device_k
                                   int32_t device_index, mxgemm_thread_pool* threads,
                                   mxgemm_weights** out) {
   if (weights == nullptr) return finish(null_argument("weights"));
-  return make_weights(
-      out, [&] { return weights->weights.pack(device_of(device, device_index), pool_of(threads)); });
+  return make_weights(out, [&] {
+    return weights->weights.pack(device_of(device, device_index), pool_of(threads));
+  });
 }
 
 mxgemm_status mxgemm_weights_to_layout(const mxgemm_weights* weights, mxgemm_layout layout,
@@ -319,11 +327,21 @@ mxgemm_status mxgemm_weights_copy_row_major(const mxgemm_weights* weights,
   return finish(weights->weights.copy_row_major(view(*out), pool_of(threads)));
 }
 
-void mxgemm_weights_destroy(mxgemm_weights* weights) { delete weights; }
-int64_t mxgemm_weights_num_experts(const mxgemm_weights* w) { return w->weights.num_experts(); }
-int64_t mxgemm_weights_n(const mxgemm_weights* w) { return w->weights.n(); }
-int64_t mxgemm_weights_k(const mxgemm_weights* w) { return w->weights.k(); }
-int64_t mxgemm_weights_bytes(const mxgemm_weights* w) { return w->weights.bytes(); }
+void mxgemm_weights_destroy(mxgemm_weights* weights) {
+  delete weights;
+}
+int64_t mxgemm_weights_num_experts(const mxgemm_weights* w) {
+  return w->weights.num_experts();
+}
+int64_t mxgemm_weights_n(const mxgemm_weights* w) {
+  return w->weights.n();
+}
+int64_t mxgemm_weights_k(const mxgemm_weights* w) {
+  return w->weights.k();
+}
+int64_t mxgemm_weights_bytes(const mxgemm_weights* w) {
+  return w->weights.bytes();
+}
 mxgemm_layout mxgemm_weights_layout(const mxgemm_weights* w) {
   return static_cast<mxgemm_layout>(w->weights.layout());
 }
@@ -365,7 +383,9 @@ mxgemm_status mxgemm_plan_create(mxgemm_device_kind device, int32_t device_index
   });
 }
 
-void mxgemm_plan_destroy(mxgemm_plan* plan) { delete plan; }
+void mxgemm_plan_destroy(mxgemm_plan* plan) {
+  delete plan;
+}
 size_t mxgemm_plan_workspace_bytes(const mxgemm_plan* plan, int64_t m) {
   return m < 0 ? plan->plan.workspace_bytes() : plan->plan.workspace_bytes(m);
 }
@@ -391,9 +411,8 @@ mxgemm_status mxgemm_plan_run(const mxgemm_plan* plan, const mxgemm_const_matrix
 }
 
 mxgemm_status mxgemm_plan_run_mxfp4(const mxgemm_plan* plan, const mxgemm_mxfp4_view* a,
-                                    const mxgemm_matrix* c, void* workspace,
-                                    size_t workspace_bytes, const mxgemm_epilogue* epilogue,
-                                    void* stream) {
+                                    const mxgemm_matrix* c, void* workspace, size_t workspace_bytes,
+                                    const mxgemm_epilogue* epilogue, void* stream) {
   return run_plan(plan, a, c, workspace, workspace_bytes, epilogue, stream);
 }
 
@@ -432,6 +451,6 @@ mxgemm_status mxgemm_combine_partial_nodes(const mxgemm_partial_node* nodes, siz
   if (c == nullptr) return finish(null_argument("c"));
   Epilogue e;
   if (Status s = read_epilogue(epilogue, e); !s.is_ok()) return finish(s);
-  return finish(combine_partial_nodes(
-      {reinterpret_cast<const PartialNode*>(nodes), num_nodes}, view(*c), e));
+  return finish(
+      combine_partial_nodes({reinterpret_cast<const PartialNode*>(nodes), num_nodes}, view(*c), e));
 }

@@ -10,8 +10,8 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 48;
 
 Status check_extent(const char* name, const char* field, std::int64_t value) noexcept {
   if (value >= 0 && value <= kMaxExtent) return {};
-  return Status::error(StatusCode::invalid_argument,
-                       "%s.%s is %" PRId64 ", must be 0 to 2^48", name, field, value);
+  return Status::error(StatusCode::invalid_argument, "%s.%s is %" PRId64 ", must be 0 to 2^48",
+                       name, field, value);
 }
 
 Status check_strided(const char* name, const char* stride_name, std::int64_t stride,
@@ -53,8 +53,8 @@ Status check_mxfp4(const char* name, const Mxfp4View& m) noexcept {
     return Status::error(StatusCode::invalid_argument,
                          "%s.%s is null, must point to %" PRId64 " rows", name,
                          m.codes == nullptr ? "codes" : "scales", m.rows);
-  if (Status s = check_strided(name, "codes_stride", m.codes_stride, codes_per_row_bytes(m.cols),
-                               m.rows);
+  if (Status s =
+          check_strided(name, "codes_stride", m.codes_stride, codes_per_row_bytes(m.cols), m.rows);
       !s.is_ok())
     return s;
   return check_strided(name, "scales_stride", m.scales_stride, scales_per_row(m.cols), m.rows);
@@ -98,7 +98,8 @@ bool overlaps(const StridedBytes& a, const StridedBytes& b) noexcept {
   if (a.stride != b.stride || a.rows == 1 || b.rows == 1) return true;
   // The same stride: apart when, modulo the stride, the columns are.
   const auto stride = static_cast<std::uintptr_t>(a.stride);
-  const std::uintptr_t offset = b0 >= a0 ? (b0 - a0) % stride : (stride - (a0 - b0) % stride) % stride;
+  const std::uintptr_t offset =
+      b0 >= a0 ? (b0 - a0) % stride : (stride - (a0 - b0) % stride) % stride;
   return offset < static_cast<std::uintptr_t>(a.row_bytes) ||
          offset + static_cast<std::uintptr_t>(b.row_bytes) > stride;
 }

@@ -53,8 +53,8 @@ Status combine_partial_nodes(std::span<const PartialNode> nodes, const Matrix& c
       const auto count = static_cast<int>(std::min<std::int64_t>(kChunk, c.cols - col));
       tree.clear(kChunk);
       for (const PartialNode& node : nodes) {
-        std::fill(std::copy_n(node.data + r * c.cols + col, count, tree.top()),
-                  tree.top() + kChunk, 0.0f);
+        std::fill(std::copy_n(node.data + r * c.cols + col, count, tree.top()), tree.top() + kChunk,
+                  0.0f);
         tree.push({node.first_span, node.num_spans});
       }
       cpu::store_row(tree.fold(), count, c, r, col, epilogue);

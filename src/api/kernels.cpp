@@ -16,7 +16,8 @@ std::vector<KernelInfo> kernels() {
     row.none = kernel->none;
     row.error_class = kernel->error_class;
     row.needs = kernel->needs;
-    const Problem small{.shape = {1, 16, 128}, .layout = kernel->layouts.front(),
+    const Problem small{.shape = {1, 16, 128},
+                        .layout = kernel->layouts.front(),
                         .activation = kernel->mxfp4 ? Activation::mxfp4 : Activation::none,
                         .reproducible = Reproducible::run};
     const Status here = check_support(*kernel, small, Device{kernel->device, 0});

@@ -26,9 +26,8 @@ constexpr Named<Layout> kLayouts[] = {{Layout::row_major, "row_major"},
                                       {Layout::aiter_16x16, "aiter_16x16"},
                                       {Layout::gguf_mxfp4, "gguf_mxfp4"},
                                       {Layout::cpu_panel16, "cpu_panel16"}};
-constexpr Named<Reproducible> kReproducible[] = {{Reproducible::run, "run"},
-                                                 {Reproducible::batch, "batch"},
-                                                 {Reproducible::device, "device"}};
+constexpr Named<Reproducible> kReproducible[] = {
+    {Reproducible::run, "run"}, {Reproducible::batch, "batch"}, {Reproducible::device, "device"}};
 constexpr Named<Activation> kActivations[] = {{Activation::mxfp4, "mxfp4"},
                                               {Activation::none, "none"}};
 constexpr Named<ErrorClass> kErrorClasses[] = {
@@ -58,10 +57,18 @@ Result<T> parse(const Named<T> (&names)[kCount], const char* what, std::string_v
 
 }  // namespace
 
-std::string_view to_string(DType dtype) noexcept { return name_of(kDTypes, dtype); }
-std::string_view to_string(ScaleRule rule) noexcept { return name_of(kScaleRules, rule); }
-std::string_view to_string(NonFinite policy) noexcept { return name_of(kNonFinite, policy); }
-std::string_view to_string(Layout layout) noexcept { return name_of(kLayouts, layout); }
+std::string_view to_string(DType dtype) noexcept {
+  return name_of(kDTypes, dtype);
+}
+std::string_view to_string(ScaleRule rule) noexcept {
+  return name_of(kScaleRules, rule);
+}
+std::string_view to_string(NonFinite policy) noexcept {
+  return name_of(kNonFinite, policy);
+}
+std::string_view to_string(Layout layout) noexcept {
+  return name_of(kLayouts, layout);
+}
 std::string_view to_string(Reproducible promise) noexcept {
   return name_of(kReproducible, promise);
 }
@@ -78,7 +85,9 @@ Result<ScaleRule> parse_scale_rule(std::string_view text) {
 Result<NonFinite> parse_non_finite(std::string_view text) {
   return parse(kNonFinite, "non-finite policy", text);
 }
-Result<Layout> parse_layout(std::string_view text) { return parse(kLayouts, "layout", text); }
+Result<Layout> parse_layout(std::string_view text) {
+  return parse(kLayouts, "layout", text);
+}
 Result<Reproducible> parse_reproducible(std::string_view text) {
   return parse(kReproducible, "reproducible", text);
 }

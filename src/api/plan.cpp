@@ -30,8 +30,10 @@ struct Plan::Impl {
   std::string environment;      // variables in force at creation, for explain()
 
   Problem problem(std::int64_t m) const noexcept {
-    return {.shape = {m, view.n, view.k}, .layout = view.layout,
-            .activation = options.activation, .reproducible = options.reproducible};
+    return {.shape = {m, view.n, view.k},
+            .layout = view.layout,
+            .activation = options.activation,
+            .reproducible = options.reproducible};
   }
   const Bucket& bucket(std::int64_t m) const noexcept {
     return *std::lower_bound(buckets.begin(), std::prev(buckets.end()), m,
@@ -85,8 +87,8 @@ std::string describe(const Choice& choice) {
       char estimate[64];
       std::snprintf(estimate, sizeof estimate, "estimated %.1f us on one thread",
                     candidate.estimate_us);
-      text += (candidate.kernel == choice.kernel ? "chosen, " : "slower, ") + std::string(estimate) +
-              " (" + to_string(candidate.config) + ")";
+      text += (candidate.kernel == choice.kernel ? "chosen, " : "slower, ") +
+              std::string(estimate) + " (" + to_string(candidate.config) + ")";
     }
     text += '\n';
   }
@@ -108,9 +110,8 @@ Status no_kernel(const Choice& choice, const Problem& problem, const Device& dev
                        "%s%sno kernel can run [n %" PRId64 ", k %" PRId64
                        "] with activation = %s, reproducible = %s; %s: %s",
                        forced_by, forced.empty() ? "" : ": ", problem.shape.n, problem.shape.k,
-                       to_string(problem.activation).data(),
-                       to_string(problem.reproducible).data(), telling->kernel->name.data(),
-                       telling->verdict.c_str());
+                       to_string(problem.activation).data(), to_string(problem.reproducible).data(),
+                       telling->kernel->name.data(), telling->verdict.c_str());
 }
 
 Status check_options(const Weights& weights, std::int64_t m_max, const PlanOptions& options) {
@@ -183,7 +184,8 @@ template <class A>
 Status check_apart(const A& a, const char* name, const StridedBytes& output,
                    std::span<const std::byte> workspace) noexcept {
   if (overlaps(output, a))
-    return Status::error(StatusCode::invalid_argument, "%s overlaps a, must be apart from it", name);
+    return Status::error(StatusCode::invalid_argument, "%s overlaps a, must be apart from it",
+                         name);
   if (overlaps(bytes_of(workspace), a))
     return Status::error(StatusCode::invalid_argument,
                          "workspace overlaps a, must be apart from it");
@@ -201,17 +203,21 @@ Status check_rows(const Plan::Impl& plan, const A& a) noexcept {
                          "a.rows is %" PRId64 ", must be at most the plan's m_max = %" PRId64,
                          a.rows, plan.m_max);
   if (a.cols != plan.view.k)
-    return Status::error(StatusCode::invalid_argument, "a.cols is %" PRId64 ", must be k = %" PRId64,
-                         a.cols, plan.view.k);
+    return Status::error(StatusCode::invalid_argument,
+                         "a.cols is %" PRId64 ", must be k = %" PRId64, a.cols, plan.view.k);
   return {};
 }
 
-void set_activations(RunArgs& args, const ConstMatrix& a) noexcept { args.a = a; }
-void set_activations(RunArgs& args, const Mxfp4View& a) noexcept { args.a_mxfp4 = a; }
+void set_activations(RunArgs& args, const ConstMatrix& a) noexcept {
+  args.a = a;
+}
+void set_activations(RunArgs& args, const Mxfp4View& a) noexcept {
+  args.a_mxfp4 = a;
+}
 
 template <class A>
-Status run_full(const Plan::Impl& plan, const A& a, const Matrix& c,
-                std::span<std::byte> workspace, const Epilogue& epilogue, Stream stream) noexcept {
+Status run_full(const Plan::Impl& plan, const A& a, const Matrix& c, std::span<std::byte> workspace,
+                const Epilogue& epilogue, Stream stream) noexcept {
   if (Status s = check_rows(plan, a); !s.is_ok()) return s;
   if (Status s = check_output(c, epilogue, plan.view.n); !s.is_ok()) return s;
   if (c.rows != a.rows)
@@ -227,8 +233,8 @@ Status run_full(const Plan::Impl& plan, const A& a, const Matrix& c,
 
 template <class A>
 Status run_part(const Plan::Impl& plan, const A& a, const PartialRange& range,
-                std::span<float> sums, std::span<PartialNode> nodes,
-                std::span<std::byte> workspace, Stream stream) noexcept {
+                std::span<float> sums, std::span<PartialNode> nodes, std::span<std::byte> workspace,
+                Stream stream) noexcept {
   if (plan.bucket(a.rows).kernel->promise(plan.options.activation) != Reproducible::device)
     return Status::error(StatusCode::unsupported,
                          "kernel %s with activation = %s has no ordered sum, so no partial nodes",
@@ -305,9 +311,13 @@ Result<Plan> Plan::create(const Device& device, const Weights& weights, std::int
                          "%s is '%.60s', must be a name that `mxgemm kernels` lists", forced_by,
                          forced.c_str());
 
-  auto impl = std::make_shared<Impl>(Impl{.device = device, .weights = weights,
-                                          .view = weights.impl().expert(0), .m_max = m_max,
-                                          .options = options, .forced = forced, .buckets = {},
+  auto impl = std::make_shared<Impl>(Impl{.device = device,
+                                          .weights = weights,
+                                          .view = weights.impl().expert(0),
+                                          .m_max = m_max,
+                                          .options = options,
+                                          .forced = forced,
+                                          .buckets = {},
                                           .environment = environment_in_force()});
   impl->options.kernel = impl->forced;
   for (const std::int64_t m : bucket_bounds(m_max)) {
@@ -323,22 +333,29 @@ Result<Plan> Plan::create(const Device& device, const Weights& weights, std::int
   return Plan(std::move(impl));
 }
 
-std::int64_t Plan::m_max() const noexcept { return impl_->m_max; }
-std::int64_t Plan::n() const noexcept { return impl_->view.n; }
-std::int64_t Plan::k() const noexcept { return impl_->view.k; }
-std::string_view Plan::kernel(std::int64_t m) const noexcept { return impl_->bucket(m).kernel->name; }
+std::int64_t Plan::m_max() const noexcept {
+  return impl_->m_max;
+}
+std::int64_t Plan::n() const noexcept {
+  return impl_->view.n;
+}
+std::int64_t Plan::k() const noexcept {
+  return impl_->view.k;
+}
+std::string_view Plan::kernel(std::int64_t m) const noexcept {
+  return impl_->bucket(m).kernel->name;
+}
 
 std::string Plan::explain() const {
   const Impl& p = *impl_;
-  std::string text = "plan for [m <= " + std::to_string(p.m_max) + ", n " +
-                     std::to_string(p.view.n) + ", k " + std::to_string(p.view.k) + "] on " +
-                     to_string(p.device) + ", weights in " + std::string(to_string(p.view.layout)) +
-                     ", activation " + std::string(to_string(p.options.activation)) +
-                     ", reproducible " + std::string(to_string(p.options.reproducible)) +
-                     "\nthreads: " +
-                     std::to_string(p.options.threads ? p.options.threads->num_threads() : 1) +
-                     "\nenvironment: " + (p.environment.empty() ? "nothing set" : p.environment) +
-                     "\n";
+  std::string text =
+      "plan for [m <= " + std::to_string(p.m_max) + ", n " + std::to_string(p.view.n) + ", k " +
+      std::to_string(p.view.k) + "] on " + to_string(p.device) + ", weights in " +
+      std::string(to_string(p.view.layout)) + ", activation " +
+      std::string(to_string(p.options.activation)) + ", reproducible " +
+      std::string(to_string(p.options.reproducible)) +
+      "\nthreads: " + std::to_string(p.options.threads ? p.options.threads->num_threads() : 1) +
+      "\nenvironment: " + (p.environment.empty() ? "nothing set" : p.environment) + "\n";
   std::int64_t from = 0;
   for (const Bucket& b : p.buckets) {
     text += "m " + std::to_string(from) + " to " + std::to_string(b.m_max) + ": " +

@@ -58,8 +58,8 @@ void dequantize_block(const std::uint8_t* codes, std::uint8_t scale_byte, int co
   const float scale = formats::e8m0_to_float(scale_byte);
   for (int i = 0; i < count; ++i) {
     const unsigned code = unsigned{codes[i / 2]} >> (4 * (i % 2)) & 15u;
-    const float value = scale_byte == formats::kE8m0NaN ? scale
-                                                        : scale * formats::e2m1_to_float(code);
+    const float value =
+        scale_byte == formats::kE8m0NaN ? scale : scale * formats::e2m1_to_float(code);
     store_float(value, kDType, out + i * size_of(kDType));
   }
 }

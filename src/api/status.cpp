@@ -8,12 +8,18 @@ namespace mxgemm {
 
 std::string_view to_string(StatusCode code) noexcept {
   switch (code) {
-    case StatusCode::ok: return "ok";
-    case StatusCode::invalid_argument: return "invalid_argument";
-    case StatusCode::unsupported: return "unsupported";
-    case StatusCode::out_of_memory: return "out_of_memory";
-    case StatusCode::bad_data: return "bad_data";
-    case StatusCode::io_error: return "io_error";
+    case StatusCode::ok:
+      return "ok";
+    case StatusCode::invalid_argument:
+      return "invalid_argument";
+    case StatusCode::unsupported:
+      return "unsupported";
+    case StatusCode::out_of_memory:
+      return "out_of_memory";
+    case StatusCode::bad_data:
+      return "bad_data";
+    case StatusCode::io_error:
+      return "io_error";
   }
   return "?";
 }

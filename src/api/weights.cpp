@@ -24,13 +24,12 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 std::shared_ptr<std::uint8_t> allocate(std::int64_t bytes) noexcept {
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
   const std::size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
-  void* p = ::operator new(size, std::align_val_t{alignment}, std::nothrow);
+  void* p = ::operator new (size, std::align_val_t{alignment}, std::nothrow);
   if (p == nullptr) return nullptr;
   if (size >= kHugePage) (void)madvise(p, size, MADV_HUGEPAGE);  // a hint; refusal is harmless
   try {
-    return {static_cast<std::uint8_t*>(p), [alignment](std::uint8_t* q) {
-              ::operator delete(q, std::align_val_t{alignment});
-            }};
+    return {static_cast<std::uint8_t*>(p),
+            [alignment](std::uint8_t* q) { ::operator delete (q, std::align_val_t{alignment}); }};
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -61,7 +60,8 @@ Status check_sizes(std::int64_t n, std::int64_t k, std::int64_t num_experts) noe
 
 Result<LayoutBytes> checked_layout_bytes(Layout layout, std::int64_t n, std::int64_t k) noexcept {
   switch (layout) {
-    case Layout::row_major: return LayoutBytes{n * codes_per_row_bytes(k), n * scales_per_row(k)};
+    case Layout::row_major:
+      return LayoutBytes{n * codes_per_row_bytes(k), n * scales_per_row(k)};
     case Layout::aiter_16x16:
       return LayoutBytes{
           layout::padded_n(layout, n) * layout::padded_k(layout, k) / 2,
@@ -102,7 +102,10 @@ Result<Weights> from_bytes(Layout layout, std::int64_t n, std::int64_t k,
   if (Status s = check("scales", scales, scales_bytes); !s.is_ok()) return s;
   try {
     auto impl = std::make_shared<Weights::Impl>();
-    impl->view = {.layout = layout, .n = n, .k = k, .codes = codes.data(),
+    impl->view = {.layout = layout,
+                  .n = n,
+                  .k = k,
+                  .codes = codes.data(),
                   .scales = scales.empty() ? nullptr : scales.data()};
     impl->num_experts = options.num_experts;
     impl->expert_codes_bytes = one->codes_bytes;
@@ -140,10 +143,17 @@ Result<Fresh> make_fresh(Layout layout, std::int64_t n, std::int64_t k, std::int
   try {
     Fresh fresh{std::make_shared<Weights::Impl>(), {}};
     std::uint8_t* scales = one->scales_bytes == 0 ? nullptr : owned.get() + codes_bytes;
-    fresh.target = {.layout = layout, .codes = owned.get(), .scales = scales,
-                    .codes_stride = codes_per_row_bytes(k), .scales_stride = scales_per_row(k)};
-    *fresh.impl = {.view = {.layout = layout, .n = n, .k = k, .codes = owned.get(),
-                            .scales = scales, .codes_stride = fresh.target.codes_stride,
+    fresh.target = {.layout = layout,
+                    .codes = owned.get(),
+                    .scales = scales,
+                    .codes_stride = codes_per_row_bytes(k),
+                    .scales_stride = scales_per_row(k)};
+    *fresh.impl = {.view = {.layout = layout,
+                            .n = n,
+                            .k = k,
+                            .codes = owned.get(),
+                            .scales = scales,
+                            .codes_stride = fresh.target.codes_stride,
                             .scales_stride = fresh.target.scales_stride},
                    .num_experts = num_experts,
                    .expert_codes_bytes = one->codes_bytes,
@@ -178,7 +188,9 @@ Result<LayoutBytes> layout_bytes(Layout layout, std::int64_t n, std::int64_t k) 
 
 Weights::Weights(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-Result<Weights> Weights::from_row_major(const Mxfp4View& w) { return from_row_major(w, Options()); }
+Result<Weights> Weights::from_row_major(const Mxfp4View& w) {
+  return from_row_major(w, Options());
+}
 
 Result<Weights> Weights::from_row_major(const Mxfp4View& w, const Options& options) {
   if (options.num_experts < 1 || w.rows % options.num_experts != 0)
@@ -190,8 +202,12 @@ Result<Weights> Weights::from_row_major(const Mxfp4View& w, const Options& optio
   if (Status s = check_mxfp4("w", w); !s.is_ok()) return s;
   try {
     auto impl = std::make_shared<Impl>();
-    *impl = {.view = {.layout = Layout::row_major, .n = n, .k = w.cols, .codes = w.codes,
-                      .scales = w.scales, .codes_stride = w.codes_stride,
+    *impl = {.view = {.layout = Layout::row_major,
+                      .n = n,
+                      .k = w.cols,
+                      .codes = w.codes,
+                      .scales = w.scales,
+                      .codes_stride = w.codes_stride,
                       .scales_stride = w.scales_stride},
              .num_experts = options.num_experts,
              .expert_codes_bytes = n * w.codes_stride,
@@ -279,7 +295,9 @@ Status Weights::copy_row_major(const Mxfp4Buffer& out, ThreadPool* threads) cons
     return Status::error(StatusCode::invalid_argument,
                          "out is [%" PRId64 ", %" PRId64 "], must be [%" PRId64 ", %" PRId64 "]",
                          out.rows, out.cols, rows, impl_->view.k);
-  const WeightsTarget target{.layout = Layout::row_major, .codes = out.codes, .scales = out.scales,
+  const WeightsTarget target{.layout = Layout::row_major,
+                             .codes = out.codes,
+                             .scales = out.scales,
                              .codes_stride = out.codes_stride,
                              .scales_stride = out.scales_stride};
   repack_experts(*impl_, target, impl_->view.n * out.codes_stride,
@@ -287,15 +305,27 @@ Status Weights::copy_row_major(const Mxfp4Buffer& out, ThreadPool* threads) cons
   return {};
 }
 
-std::int64_t Weights::num_experts() const noexcept { return impl_->num_experts; }
-std::int64_t Weights::n() const noexcept { return impl_->view.n; }
-std::int64_t Weights::k() const noexcept { return impl_->view.k; }
+std::int64_t Weights::num_experts() const noexcept {
+  return impl_->num_experts;
+}
+std::int64_t Weights::n() const noexcept {
+  return impl_->view.n;
+}
+std::int64_t Weights::k() const noexcept {
+  return impl_->view.k;
+}
 std::int64_t Weights::padded_n() const noexcept {
   return layout::padded_n(impl_->view.layout, impl_->view.n);
 }
-std::int64_t Weights::padded_k() const noexcept { return impl_->view.padded_k(); }
-Layout Weights::layout() const noexcept { return impl_->view.layout; }
-std::string_view Weights::scale_rule() const noexcept { return impl_->scale_rule; }
+std::int64_t Weights::padded_k() const noexcept {
+  return impl_->view.padded_k();
+}
+Layout Weights::layout() const noexcept {
+  return impl_->view.layout;
+}
+std::string_view Weights::scale_rule() const noexcept {
+  return impl_->scale_rule;
+}
 
 std::int64_t Weights::bytes() const noexcept {
   const LayoutBytes one = *checked_layout_bytes(impl_->view.layout, n(), k());

@@ -8,8 +8,8 @@
 
 namespace mxgemm::formats {
 
-inline constexpr int kBlock = 32;         // elements that share one scale
-inline constexpr int kSpanBlocks = 8;     // blocks of one span of the ordered sum
+inline constexpr int kBlock = 32;      // elements that share one scale
+inline constexpr int kSpanBlocks = 8;  // blocks of one span of the ordered sum
 inline constexpr std::uint8_t kE8m0One = 127;
 inline constexpr std::uint8_t kE8m0NaN = 255;
 inline constexpr std::uint32_t kF32Inf = 0x7F800000;
@@ -30,9 +30,7 @@ constexpr float e2m1_to_float(unsigned code) noexcept {
 
 /// 2^(b - 127); byte 0 is the subnormal 2^-127, byte 255 is NaN.
 constexpr float e8m0_to_float(std::uint8_t b) noexcept {
-  const std::uint32_t bits = b == 0     ? 0x00400000u
-                             : b == 255 ? kF32NaN
-                                        : std::uint32_t{b} << 23;
+  const std::uint32_t bits = b == 0 ? 0x00400000u : b == 255 ? kF32NaN : std::uint32_t{b} << 23;
   return std::bit_cast<float>(bits);
 }
 

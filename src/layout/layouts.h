@@ -13,7 +13,9 @@ namespace mxgemm::layout {
 constexpr std::int64_t round_up(std::int64_t x, std::int64_t multiple) noexcept {
   return (x + multiple - 1) / multiple * multiple;
 }
-constexpr std::int64_t ceil_div(std::int64_t x, std::int64_t y) noexcept { return (x + y - 1) / y; }
+constexpr std::int64_t ceil_div(std::int64_t x, std::int64_t y) noexcept {
+  return (x + y - 1) / y;
+}
 
 // aiter_16x16: codes pad N to 16 and K to 64; scales pad rows to 256 and columns to 8.
 inline constexpr std::int64_t kAiterRows = 16, kAiterK = 64;
@@ -34,9 +36,9 @@ constexpr std::int64_t aiter_scale_offset(std::int64_t r, std::int64_t c,
 // gguf_mxfp4: blocks of 17 bytes {scale, qs[16]}, qs[j] = code[j] | code[j + 16] << 4.
 inline constexpr std::int64_t kGgufBlockBytes = 17;
 
-// cpu_panel16: panels of 16 rows of W. A panel starts with 64 bytes {largest scale of each row [16],
-// smallest [16], 32 x 0}, over the blocks that hold a code other than +-0 (none: 127 and 127); then
-// along K follow groups of 128 elements (4 blocks):
+// cpu_panel16: panels of 16 rows of W. A panel starts with 64 bytes {largest scale of each row
+// [16], smallest [16], 32 x 0}, over the blocks that hold a code other than +-0 (none: 127 and
+// 127); then along K follow groups of 128 elements (4 blocks):
 //   4 blocks x 256 code bytes, then 4 x 16 scale bytes = 1088 bytes, 64-byte aligned.
 // A block's code bytes are 4 x 16 x 4: quarter d holds, for each row, the 4 bytes that row_major
 // has for elements 8d .. 8d+7. So one 64-byte vector has a row of W in each 32-bit lane; its low
@@ -46,7 +48,8 @@ inline constexpr std::int64_t kPanelGroupK = 128;
 inline constexpr std::int64_t kPanelGroupBlocks = kPanelGroupK / formats::kBlock;
 inline constexpr std::int64_t kPanelBlockBytes = kPanelRows * formats::kBlock / 2;
 inline constexpr std::int64_t kPanelScalesOffset = kPanelGroupBlocks * kPanelBlockBytes;
-inline constexpr std::int64_t kPanelGroupBytes = kPanelScalesOffset + kPanelGroupBlocks * kPanelRows;
+inline constexpr std::int64_t kPanelGroupBytes =
+    kPanelScalesOffset + kPanelGroupBlocks * kPanelRows;
 inline constexpr std::int64_t kPanelHeaderBytes = 64;
 inline constexpr int kPanelVersion = 2;
 static_assert(kPanelGroupBytes == 1088 && kPanelGroupBytes % 64 == 0);

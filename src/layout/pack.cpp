@@ -16,8 +16,7 @@ void write_block(const WeightsView& shape, const WeightsTarget& t, std::int64_t 
                  const std::uint8_t codes[16], std::uint8_t scale) noexcept {
   switch (t.layout) {
     case Layout::row_major: {
-      const std::int64_t bytes =
-          std::min<std::int64_t>(16, codes_per_row_bytes(shape.k) - b * 16);
+      const std::int64_t bytes = std::min<std::int64_t>(16, codes_per_row_bytes(shape.k) - b * 16);
       std::memcpy(t.codes + row * t.codes_stride + b * 16, codes, static_cast<std::size_t>(bytes));
       t.scales[row * t.scales_stride + b] = scale;
       return;
@@ -40,8 +39,8 @@ void write_block(const WeightsView& shape, const WeightsTarget& t, std::int64_t 
     }
     case Layout::cpu_panel16:
       for (int d = 0; d < 4; ++d)
-        std::memcpy(t.codes + layout::panel_code_offset(row, b * 16 + 4 * d, shape.k), codes + 4 * d,
-                    4);
+        std::memcpy(t.codes + layout::panel_code_offset(row, b * 16 + 4 * d, shape.k),
+                    codes + 4 * d, 4);
       t.codes[layout::panel_scale_offset(row, b, shape.k)] = scale;
       return;
   }
@@ -98,7 +97,8 @@ void read_block_codes(const WeightsView& w, std::int64_t row, std::int64_t b,
       break;
     case Layout::cpu_panel16:
       for (int d = 0; d < 4; ++d)
-        std::memcpy(codes + 4 * d, w.codes + layout::panel_code_offset(row, b * 16 + 4 * d, w.k), 4);
+        std::memcpy(codes + 4 * d, w.codes + layout::panel_code_offset(row, b * 16 + 4 * d, w.k),
+                    4);
       break;
     case Layout::gguf_mxfp4:
       for (int j = 0; j < 16; ++j)
@@ -119,8 +119,8 @@ void repack_rows(const WeightsView& w, const WeightsTarget& target, std::int64_t
   const bool last = row_end == w.n;
   const std::int64_t out_end = last ? layout::padded_n(target.layout, w.n) : row_end;
   if (target.layout == Layout::aiter_16x16)
-    write_aiter_scale_pads(
-        w, target, row_begin, last ? layout::round_up(w.n, layout::kAiterScaleRows) : row_end);
+    write_aiter_scale_pads(w, target, row_begin,
+                           last ? layout::round_up(w.n, layout::kAiterScaleRows) : row_end);
 
   // Blocks outside, 16 rows inside: a panel's 256 code bytes are written while they are in cache.
   std::uint8_t codes[16];

@@ -20,14 +20,16 @@ struct WeightsView {
   unsigned code(std::int64_t row, std::int64_t col) const noexcept {
     const std::int64_t j = col / 2;
     switch (layout) {
-      case Layout::row_major: return nibble(codes[row * codes_stride + j], col);
+      case Layout::row_major:
+        return nibble(codes[row * codes_stride + j], col);
       case Layout::aiter_16x16:
         return nibble(codes[layout::aiter_code_offset(row, j, padded_k() / 2)], col);
       case Layout::gguf_mxfp4: {
         const std::int64_t i = col % 32;  // the halves of a block share bytes
         return nibble(gguf_block(row, col / 32)[1 + i % 16], i / 16);
       }
-      case Layout::cpu_panel16: return nibble(codes[layout::panel_code_offset(row, j, k)], col);
+      case Layout::cpu_panel16:
+        return nibble(codes[layout::panel_code_offset(row, j, k)], col);
     }
     return 0;
   }
@@ -35,11 +37,14 @@ struct WeightsView {
   /// Scale byte of block b of a row.
   std::uint8_t scale(std::int64_t row, std::int64_t b) const noexcept {
     switch (layout) {
-      case Layout::row_major: return scales[row * scales_stride + b];
+      case Layout::row_major:
+        return scales[row * scales_stride + b];
       case Layout::aiter_16x16:
         return scales[layout::aiter_scale_offset(row, b, layout::aiter_scale_cols(k))];
-      case Layout::gguf_mxfp4: return gguf_block(row, b)[0];
-      case Layout::cpu_panel16: return codes[layout::panel_scale_offset(row, b, k)];
+      case Layout::gguf_mxfp4:
+        return gguf_block(row, b)[0];
+      case Layout::cpu_panel16:
+        return codes[layout::panel_scale_offset(row, b, k)];
     }
     return 0;
   }

@@ -37,15 +37,15 @@ struct Problem {
 
 /// A part of the summation tree to compute instead of C; see Plan::run_partial.
 struct PartialOutput {
-  float* sums = nullptr;  // [num_nodes, M, N]; null: compute C
+  float* sums = nullptr;                      // [num_nodes, M, N]; null: compute C
   std::int64_t span_begin = 0, span_end = 0;  // within this plan's K
   std::int64_t first_span = 0;                // of this plan's K within the whole layer
 };
 
 /// Arguments of one run, already validated.
 struct RunArgs {
-  ConstMatrix a;        // used unless a_mxfp4 is set
-  Mxfp4View a_mxfp4;    // codes null: quantize or convert a
+  ConstMatrix a;      // used unless a_mxfp4 is set
+  Mxfp4View a_mxfp4;  // codes null: quantize or convert a
   WeightsView w;
   Matrix c;
   Epilogue epilogue;

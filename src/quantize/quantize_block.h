@@ -14,10 +14,14 @@ namespace mxgemm {
 /// the exponent from mantissa 1.75 on, `rceil` above 1.5, `ceil` above 1.
 constexpr std::uint32_t scale_rule_addend(ScaleRule rule) noexcept {
   switch (rule) {
-    case ScaleRule::even: return 0x00200000u;
-    case ScaleRule::floor: return 0u;
-    case ScaleRule::rceil: return 0x003FFFFFu;
-    case ScaleRule::ceil: return 0x007FFFFFu;
+    case ScaleRule::even:
+      return 0x00200000u;
+    case ScaleRule::floor:
+      return 0u;
+    case ScaleRule::rceil:
+      return 0x003FFFFFu;
+    case ScaleRule::ceil:
+      return 0x007FFFFFu;
   }
   return 0u;
 }

@@ -80,8 +80,8 @@ void unpack_row(const RunArgs& args, const RowTools& tools, std::int64_t row,
 void convert_row(const RunArgs& args, std::int64_t row, const FloatRows& out) noexcept {
   const std::int64_t k = args.w.k, padded = out.num_blocks * kBlock;
   float* values = out.values + row * padded;
-  const auto* x =
-      static_cast<const std::uint8_t*>(args.a.data) + row * args.a.row_stride * size_of(args.a.dtype);
+  const auto* x = static_cast<const std::uint8_t*>(args.a.data) +
+                  row * args.a.row_stride * size_of(args.a.dtype);
   load_floats(x, args.a.dtype, 0, k, values);
   std::fill(values + k, values + padded, 0.0f);
   bool large = false;

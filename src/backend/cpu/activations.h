@@ -16,7 +16,7 @@ struct UnpackedRows {
   std::uint32_t* offsets = nullptr;  // [rows, num_blocks] low half: int16 -12 * (sum of the block)
   float* scales = nullptr;           // [rows, num_blocks] 2^(scale - 127) / 4
   std::uint8_t* scale_bytes = nullptr;  // [rows, num_blocks]
-  std::uint8_t* moderate = nullptr;  // [rows] 1: all scale bytes lie in [kModerateMin, Max]
+  std::uint8_t* moderate = nullptr;     // [rows] 1: all scale bytes lie in [kModerateMin, Max]
   std::int64_t num_blocks = 0;
 };
 

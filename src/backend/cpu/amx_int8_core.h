@@ -22,10 +22,10 @@
 
 namespace mxgemm::cpu {
 
-inline constexpr int kPairCols = 32;        // two panels of W
+inline constexpr int kPairCols = 32;  // two panels of W
 inline constexpr int kChunkKTiles = kChunkBlocks / 2;
 inline constexpr int kChunkGroups = kChunkBlocks / 4;
-inline constexpr int kMaxRowTiles = 16;     // rows of A that share one decoding of W: 256
+inline constexpr int kMaxRowTiles = 16;             // rows of A that share one decoding of W: 256
 inline constexpr std::int64_t kMaxInt32K = 131072;  // |sum| <= K * 96 * 96 < 2^31
 
 /// Sums of 16 x 16 results.
@@ -48,12 +48,14 @@ struct AmxScratch {
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,amx-tile,amx-int8")
 
 // Not std::min: a library template instantiated in this region could be compiled for it everywhere.
-static inline std::int64_t min_of(std::int64_t a, std::int64_t b) noexcept { return a < b ? a : b; }
+static inline std::int64_t min_of(std::int64_t a, std::int64_t b) noexcept {
+  return a < b ? a : b;
+}
 
 alignas(64) static constexpr std::int8_t kShiftTable[64] = {
-    0, 1, 2, 3, 4,  6,  8,  12, 0, -1, -2, -3,  -4,  -6,  -8,  -12,
-    0, 2, 4, 6, 8,  12, 16, 24, 0, -2, -4, -6,  -8,  -12, -16, -24,
-    0, 4, 8, 12, 16, 24, 32, 48, 0, -4, -8, -12, -16, -24, -32, -48,
+    0, 1, 2,  3,  4,  6,  8,  12, 0, -1, -2,  -3,  -4,  -6,  -8,  -12,
+    0, 2, 4,  6,  8,  12, 16, 24, 0, -2, -4,  -6,  -8,  -12, -16, -24,
+    0, 4, 8,  12, 16, 24, 32, 48, 0, -4, -8,  -12, -16, -24, -32, -48,
     0, 8, 16, 24, 32, 48, 64, 96, 0, -8, -16, -24, -32, -48, -64, -96};
 
 /// A block of a panel: 256 code bytes to 512 int8, 4 elements of K x 16 rows of W a 64-byte line.
@@ -147,8 +149,8 @@ static inline void add_tile(const IntTile& ints, const std::uint8_t* a_scales,
   for (int r = 0; r < kTileRows; ++r) {
     float* sums = floats.values + 16 * r;
     const __m512 dots = _mm512_cvtepi32_ps(_mm512_load_si512(ints.values + 16 * r));
-    _mm512_store_ps(sums, add_scaled_general(_mm512_load_ps(sums), dots, a_scales[r * a_stride],
-                                             w_bytes));
+    _mm512_store_ps(
+        sums, add_scaled_general(_mm512_load_ps(sums), dots, a_scales[r * a_stride], w_bytes));
   }
 }
 
@@ -201,9 +203,9 @@ class AmxTask {
 
   PanelChunk chunk_of(int p, std::int64_t chunk) const noexcept {
     const std::int64_t first = chunk * kChunkBlocks;
-    return {panel_[p] == nullptr ? nullptr
-                                 : panel_[p] + layout::kPanelHeaderBytes +
-                                       first / 4 * layout::kPanelGroupBytes,
+    return {panel_[p] == nullptr
+                ? nullptr
+                : panel_[p] + layout::kPanelHeaderBytes + first / 4 * layout::kPanelGroupBytes,
             static_cast<int>(min_of(kChunkBlocks, a_.num_blocks - first))};
   }
 
@@ -211,7 +213,9 @@ class AmxTask {
   struct TilePair {
     int first, second;
   };
-  TilePair pair(int i) const noexcept { return {i, static_cast<int>(min_of(i + 1, num_tiles_ - 1))}; }
+  TilePair pair(int i) const noexcept {
+    return {i, static_cast<int>(min_of(i + 1, num_tiles_ - 1))};
+  }
 
   /// Tiles 0..3 += k_tiles tiles of A and W from k_tile on.
   void multiply(TilePair rows, std::int64_t k_tile, int k_tiles) noexcept {
@@ -259,7 +263,8 @@ class AmxTask {
                scratch_.w_scales[p][chunk_block], scratch_.floats[tile][p]);
   }
   void clear_floats() noexcept {
-    std::memset(scratch_.floats, 0, static_cast<std::size_t>(num_tiles_) * sizeof scratch_.floats[0]);
+    std::memset(scratch_.floats, 0,
+                static_cast<std::size_t>(num_tiles_) * sizeof scratch_.floats[0]);
   }
 
   /// One base a row and a column: int32 over the whole of K, rounded once.
@@ -333,8 +338,8 @@ class AmxTask {
         if (row >= args_.m()) break;
         for (int p = 0; p < 2 && col_ + 16 * p < args_.w.n; ++p)
           store_row(scratch_.floats[tile][p].values + 16 * r,
-                    static_cast<int>(min_of(16, args_.w.n - col_ - 16 * p)), args_.c,
-                    row, col_ + 16 * p, args_.epilogue);
+                    static_cast<int>(min_of(16, args_.w.n - col_ - 16 * p)), args_.c, row,
+                    col_ + 16 * p, args_.epilogue);
       }
   }
 

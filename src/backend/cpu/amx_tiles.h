@@ -1,6 +1,6 @@
 // The AMX tile instructions, one wrapper each, as assembly: gcc 12's own intrinsics take the tile
-// number as text, and its _tile_loadconfig claims to read 8 of the 64 bytes, so that stores into the
-// configuration are dropped.
+// number as text, and its _tile_loadconfig claims to read 8 of the 64 bytes, so that stores into
+// the configuration are dropped.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,8 @@ static inline __m512 normal_scales(__m512i bytes) noexcept {
   return _mm512_castsi512_ps(_mm512_slli_epi32(bytes, 23));
 }
 
-/// sum + dots / 4 * 2^(a_byte + w_byte - 254), rounded once, for any scale bytes: 2^e goes in as two
-/// factors, of which the first product is exact. A byte 255 gives NaN.
+/// sum + dots / 4 * 2^(a_byte + w_byte - 254), rounded once, for any scale bytes: 2^e goes in as
+/// two factors, of which the first product is exact. A byte 255 gives NaN.
 static inline __m512 add_scaled_general(__m512 sum, __m512 dots, int a_byte,
                                         __m512i w_bytes) noexcept {
   const __m512i bias = _mm512_set1_epi32(127), subnormal = _mm512_set1_epi32(0x00400000);
@@ -34,9 +34,8 @@ static inline __m512 add_scaled_general(__m512 sum, __m512 dots, int a_byte,
   const __m512 d = _mm512_mul_ps(dots, _mm512_set1_ps(0.25f));
   const __m512 first = _mm512_mul_ps(d, _mm512_castsi512_ps(exp2(e1)));
   const __m512i nan_byte = _mm512_set1_epi32(formats::kE8m0NaN);
-  const __mmask16 is_nan = a_byte == formats::kE8m0NaN
-                               ? __mmask16{0xFFFF}
-                               : _mm512_cmpeq_epi32_mask(w_bytes, nan_byte);
+  const __mmask16 is_nan =
+      a_byte == formats::kE8m0NaN ? __mmask16{0xFFFF} : _mm512_cmpeq_epi32_mask(w_bytes, nan_byte);
   const __m512i second = _mm512_mask_set1_epi32(exp2(_mm512_sub_epi32(e, e1)), is_nan,
                                                 static_cast<int>(formats::kF32NaN));
   return _mm512_fmadd_ps(first, _mm512_castsi512_ps(second), sum);

@@ -7,10 +7,14 @@ namespace mxgemm::cpu {
 
 std::string_view to_string(Isa isa) noexcept {
   switch (isa) {
-    case Isa::baseline: return "baseline";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512vnni: return "avx512vnni";
-    case Isa::amx: return "amx";
+    case Isa::baseline:
+      return "baseline";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512vnni:
+      return "avx512vnni";
+    case Isa::amx:
+      return "amx";
   }
   return "?";
 }
@@ -20,8 +24,9 @@ Result<Isa> usable_isa() noexcept {
   if (cap == nullptr || *cap == '\0') return detected_isa();
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512vnni, Isa::amx})
     if (to_string(isa) == cap) return std::min(isa, detected_isa());
-  return Status::error(StatusCode::invalid_argument,
-                       "MXGEMM_CPU_ISA is '%.40s', must be 'baseline', 'avx2', 'avx512vnni' or 'amx'", cap);
+  return Status::error(
+      StatusCode::invalid_argument,
+      "MXGEMM_CPU_ISA is '%.40s', must be 'baseline', 'avx2', 'avx512vnni' or 'amx'", cap);
 }
 
 Status supports_isa(Isa isa, const char* what) noexcept {

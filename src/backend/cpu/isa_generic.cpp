@@ -3,8 +3,12 @@
 
 namespace mxgemm::cpu {
 
-Isa detected_isa() noexcept { return Isa::baseline; }
+Isa detected_isa() noexcept {
+  return Isa::baseline;
+}
 
-QuantizeRow quantize_row_for(Isa) noexcept { return quantize_row_baseline; }
+QuantizeRow quantize_row_for(Isa) noexcept {
+  return quantize_row_baseline;
+}
 
 }  // namespace mxgemm::cpu

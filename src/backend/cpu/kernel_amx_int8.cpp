@@ -1,8 +1,8 @@
 // cpu_amx_int8: 32 rows of A x 32 rows of W, int8 tiles with folded scales (amx_int8_core.h).
 //
 // Right to the block-exact bound for any input, but not the ordered sum: int32 sums span as many
-// blocks as the scales allow, and that depends on what the neighbouring rows and columns hold. So it
-// promises `run` only.
+// blocks as the scales allow, and that depends on what the neighbouring rows and columns hold. So
+// it promises `run` only.
 #include "backend/cpu/amx_int8_core.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"

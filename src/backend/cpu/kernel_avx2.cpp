@@ -53,7 +53,8 @@ static inline bool moderate_scales(const std::uint8_t* group, int num_blocks) no
 }
 
 /// sum + d * 2^e for 8 columns; d = dots / 4. Both scales moderate: one exact factor.
-static inline __m256 add_moderate(__m256 sum, __m256 dots, float a_scale, __m256i w_bytes) noexcept {
+static inline __m256 add_moderate(__m256 sum, __m256 dots, float a_scale,
+                                  __m256i w_bytes) noexcept {
   const __m256 w_scale = _mm256_castsi256_ps(_mm256_slli_epi32(w_bytes, 23));
   return _mm256_fmadd_ps(dots, _mm256_mul_ps(w_scale, _mm256_set1_ps(a_scale)), sum);
 }
@@ -72,8 +73,8 @@ static inline __m256 add_general(__m256 sum, __m256 dots, int a_byte, __m256i w_
   const __m256i nan_byte = _mm256_set1_epi32(formats::kE8m0NaN);
   const __m256i is_nan = _mm256_or_si256(_mm256_cmpeq_epi32(w_bytes, nan_byte),
                                          _mm256_cmpeq_epi32(_mm256_set1_epi32(a_byte), nan_byte));
-  second = _mm256_blendv_epi8(
-      second, _mm256_set1_epi32(static_cast<int>(formats::kF32NaN)), is_nan);
+  second =
+      _mm256_blendv_epi8(second, _mm256_set1_epi32(static_cast<int>(formats::kF32NaN)), is_nan);
   return _mm256_fmadd_ps(first, _mm256_castsi256_ps(second), sum);
 }
 
@@ -98,10 +99,10 @@ static void span_rows(const SpanTile& tile, const UnpackedRows& a, const std::ui
       const Decoded w0 = decode(codes + d * 64), w1 = decode(codes + d * 64 + 32);
       for (int r = 0; r < kRows; ++r) {
         const std::int8_t* x = a.values + (at + r * a.num_blocks) * formats::kBlock + d * 8;
-        const __m256i even = _mm256_castps_si256(
-            _mm256_broadcast_ss(reinterpret_cast<const float*>(x)));
-        const __m256i odd = _mm256_castps_si256(
-            _mm256_broadcast_ss(reinterpret_cast<const float*>(x + 4)));
+        const __m256i even =
+            _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(x)));
+        const __m256i odd =
+            _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(x + 4)));
         dots[r][0] = _mm256_add_epi16(dots[r][0], _mm256_maddubs_epi16(w0.low, even));
         dots[r][1] = _mm256_add_epi16(dots[r][1], _mm256_maddubs_epi16(w1.low, even));
         dots[r][0] = _mm256_add_epi16(dots[r][0], _mm256_maddubs_epi16(w0.high, odd));
@@ -141,17 +142,23 @@ static void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView&
   const std::uint8_t* group =
       w.codes + layout::panel_group_offset(tile.first_col, tile.first_block, w.k);
   switch (tile.rows) {
-    case 1: return span_any<1>(tile, a, group, sums);
-    case 2: return span_any<2>(tile, a, group, sums);
-    case 3: return span_any<3>(tile, a, group, sums);
-    default: return span_any<4>(tile, a, group, sums);
+    case 1:
+      return span_any<1>(tile, a, group, sums);
+    case 2:
+      return span_any<2>(tile, a, group, sums);
+    case 3:
+      return span_any<3>(tile, a, group, sums);
+    default:
+      return span_any<4>(tile, a, group, sums);
   }
 }
 
 MXGEMM_ISA_END
 namespace {
 
-Status run(const RunArgs& args) noexcept { return run_tiles(args, {quantize_row_avx2, unpack_blocks_avx2}, span); }
+Status run(const RunArgs& args) noexcept {
+  return run_tiles(args, {quantize_row_avx2, unpack_blocks_avx2}, span);
+}
 
 // Rates of one core of the machines in docs/performance.md, rounded.
 double estimate(const Problem& problem, const Config&) noexcept {

@@ -64,8 +64,8 @@ static inline __m256 scales8(const std::uint8_t* p) noexcept {
   const __m256i bits =
       _mm256_max_epi32(_mm256_slli_epi32(bytes, 23), _mm256_set1_epi32(0x00400000));
   const __m256i is_nan = _mm256_cmpeq_epi32(bytes, _mm256_set1_epi32(formats::kE8m0NaN));
-  return _mm256_castsi256_ps(_mm256_blendv_epi8(
-      bits, _mm256_set1_epi32(static_cast<int>(formats::kF32NaN)), is_nan));
+  return _mm256_castsi256_ps(
+      _mm256_blendv_epi8(bits, _mm256_set1_epi32(static_cast<int>(formats::kF32NaN)), is_nan));
 }
 
 template <int kRows>
@@ -79,8 +79,7 @@ static void span_rows(const SpanTile& tile, const FloatRows& a, const std::uint8
     const int in_group = i % static_cast<int>(layout::kPanelGroupBlocks);
     const std::uint8_t* codes = g + in_group * layout::kPanelBlockBytes;
     const std::uint8_t* w_scales = g + layout::kPanelScalesOffset + in_group * kTileCols;
-    const float* x =
-        a.values + tile.first_row * stride + (tile.first_block + i) * formats::kBlock;
+    const float* x = a.values + tile.first_row * stride + (tile.first_block + i) * formats::kBlock;
 
     __m256 block[kRows][2];
     for (int r = 0; r < kRows; ++r) block[r][0] = block[r][1] = _mm256_setzero_ps();
@@ -113,10 +112,18 @@ static void span(const SpanTile& tile, const FloatRows& a, const WeightsView& w,
   const std::uint8_t* group =
       w.codes + layout::panel_group_offset(tile.first_col, tile.first_block, w.k);
   switch (tile.rows) {
-    case 1: span_rows<1>(tile, a, group, sums); break;
-    case 2: span_rows<2>(tile, a, group, sums); break;
-    case 3: span_rows<3>(tile, a, group, sums); break;
-    default: span_rows<4>(tile, a, group, sums); break;
+    case 1:
+      span_rows<1>(tile, a, group, sums);
+      break;
+    case 2:
+      span_rows<2>(tile, a, group, sums);
+      break;
+    case 3:
+      span_rows<3>(tile, a, group, sums);
+      break;
+    default:
+      span_rows<4>(tile, a, group, sums);
+      break;
   }
   for (int r = 0; r < tile.rows; ++r)
     if (a.large[tile.first_row + r] != 0) span_row_in_double(tile, a, w, r, sums);
@@ -125,7 +132,9 @@ static void span(const SpanTile& tile, const FloatRows& a, const WeightsView& w,
 MXGEMM_ISA_END
 namespace {
 
-Status run(const RunArgs& args) noexcept { return run_tiles(args, span); }
+Status run(const RunArgs& args) noexcept {
+  return run_tiles(args, span);
+}
 
 // Rates of one core of the machines in docs/performance.md, rounded.
 double estimate(const Problem& problem, const Config&) noexcept {

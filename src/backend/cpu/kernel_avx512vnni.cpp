@@ -97,14 +97,22 @@ static void span_avx512vnni(const SpanTile& tile, const UnpackedRows& a, const W
   const std::uint8_t* group =
       w.codes + layout::panel_group_offset(tile.first_col, tile.first_block, w.k);
   switch (tile.rows) {
-    case 1: return span_any512<1>(tile, a, group, sums);
-    case 2: return span_any512<2>(tile, a, group, sums);
-    case 3: return span_any512<3>(tile, a, group, sums);
-    case 4: return span_any512<4>(tile, a, group, sums);
-    case 5: return span_any512<5>(tile, a, group, sums);
-    case 6: return span_any512<6>(tile, a, group, sums);
-    case 7: return span_any512<7>(tile, a, group, sums);
-    default: return span_any512<8>(tile, a, group, sums);
+    case 1:
+      return span_any512<1>(tile, a, group, sums);
+    case 2:
+      return span_any512<2>(tile, a, group, sums);
+    case 3:
+      return span_any512<3>(tile, a, group, sums);
+    case 4:
+      return span_any512<4>(tile, a, group, sums);
+    case 5:
+      return span_any512<5>(tile, a, group, sums);
+    case 6:
+      return span_any512<6>(tile, a, group, sums);
+    case 7:
+      return span_any512<7>(tile, a, group, sums);
+    default:
+      return span_any512<8>(tile, a, group, sums);
   }
 }
 

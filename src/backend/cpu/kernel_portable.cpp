@@ -1,8 +1,8 @@
 // cpu_portable: no intrinsics, any architecture, any weight layout.
 //
 // Decodes 16 rows of W for one block into int16 [element][row] on the stack, once for 8 rows of A,
-// and multiplies in gcc's and clang's generic vectors. A whole block's dot product of doubled values
-// fits an int16: at most 32 * 12 * 12 = 4608.
+// and multiplies in gcc's and clang's generic vectors. A whole block's dot product of doubled
+// values fits an int16: at most 32 * 12 * 12 = 4608.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -109,8 +109,7 @@ void add_blocks(const std::int16_t (&dots)[kTileCols], float a_scale, std::uint8
   }
 }
 
-void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView& w,
-          float* sums) noexcept {
+void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView& w, float* sums) noexcept {
   std::fill_n(sums, tile.rows * kTileCols, 0.0f);
   DecodedBlock block;
   for (int i = 0; i < tile.num_blocks; ++i) {

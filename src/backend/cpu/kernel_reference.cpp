@@ -76,8 +76,8 @@ float float_sum(const RunArgs& args, std::int64_t m, std::int64_t n) noexcept {
     float a;
     load_floats(args.a.data, args.a.dtype, m * args.a.row_stride + k, 1, &a);
     const std::uint8_t scale = args.w.scale(n, k / kBlock);
-    const double w = double{formats::e2m1_to_float(args.w.code(n, k))} *
-                     double{formats::e8m0_to_float(scale)};
+    const double w =
+        double{formats::e2m1_to_float(args.w.code(n, k))} * double{formats::e8m0_to_float(scale)};
     total += double{a} * w;
   }
   return static_cast<float>(total);

@@ -20,10 +20,13 @@ inline double estimate_us(const Problem& problem, double weights_per_ns, double 
                           double start_us) noexcept {
   const Shape& s = problem.shape;
   const double weights = static_cast<double>(s.n) * static_cast<double>(s.k);
-  const double stream = weights / weights_per_ns, multiply = weights * static_cast<double>(s.m) / products_per_ns;
+  const double stream = weights / weights_per_ns,
+               multiply = weights * static_cast<double>(s.m) / products_per_ns;
   return start_us + 1e-3 * (stream > multiply ? stream : multiply);
 }
 
-inline Status supports_everything(const Problem&, const Device&) noexcept { return {}; }
+inline Status supports_everything(const Problem&, const Device&) noexcept {
+  return {};
+}
 
 }  // namespace mxgemm::cpu

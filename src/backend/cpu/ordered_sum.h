@@ -52,7 +52,8 @@ class SpanTree {
   void push(SpanRange range) noexcept {
     while (depth_ > 0 && are_siblings(ranges_[depth_ - 1], range)) {
       --depth_;
-      for (int i = 0; i < num_sums_; ++i) sums_[depth_][i] = sums_[depth_][i] + sums_[depth_ + 1][i];
+      for (int i = 0; i < num_sums_; ++i)
+        sums_[depth_][i] = sums_[depth_][i] + sums_[depth_ + 1][i];
       range = {ranges_[depth_].first, 2 * range.count};
     }
     ranges_[depth_++] = range;

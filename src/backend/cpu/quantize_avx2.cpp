@@ -16,9 +16,12 @@ MXGEMM_ISA_BEGIN("avx2,fma,f16c")
 
 static inline __m256 load8(const std::uint8_t* p, DType dtype) noexcept {
   switch (dtype) {
-    case DType::f32: return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
-    case DType::f16: return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    case DType::bf16: break;
+    case DType::f32:
+      return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+    case DType::f16:
+      return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    case DType::bf16:
+      break;
   }
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
@@ -36,7 +39,8 @@ static inline __m256i e2m1_codes8(__m256 x, __m256 multiplier) noexcept {
   const __m256i magic = _mm256_add_epi32(binade, _mm256_set1_epi32(22 << 23));
   const __m256 sum = _mm256_add_ps(_mm256_castsi256_ps(magnitude), _mm256_castsi256_ps(magic));
   const __m256i steps = _mm256_sub_epi32(_mm256_castps_si256(sum), magic);
-  const __m256i code = _mm256_add_epi32(steps, _mm256_srli_epi32(_mm256_sub_epi32(binade, one), 22));
+  const __m256i code =
+      _mm256_add_epi32(steps, _mm256_srli_epi32(_mm256_sub_epi32(binade, one), 22));
   const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(bits, 28), _mm256_set1_epi32(8));
   return _mm256_or_si256(code, sign);
 }
@@ -68,21 +72,19 @@ static inline bool quantize_full_block(const std::uint8_t* p, DType dtype, std::
   // 32-bit lanes -> bytes; the two packs interleave 128-bit halves, the permute undoes it.
   const __m256i c01 = _mm256_packs_epi32(e2m1_codes8(x0, multiplier), e2m1_codes8(x1, multiplier));
   const __m256i c23 = _mm256_packs_epi32(e2m1_codes8(x2, multiplier), e2m1_codes8(x3, multiplier));
-  const __m256i bytes32 =
-      _mm256_permutevar8x32_epi32(_mm256_packus_epi16(c01, c23),
-                                  _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  const __m256i bytes32 = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(c01, c23),
+                                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   const __m256i pairs = _mm256_maddubs_epi16(bytes32, _mm256_set1_epi16(0x1001));  // lo + 16 hi
-  const __m128i packed = _mm_packus_epi16(_mm256_castsi256_si128(pairs),
-                                          _mm256_extracti128_si256(pairs, 1));
+  const __m128i packed =
+      _mm_packus_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), packed);
   return true;
 }
 
 template <DType kDType>
 static inline void quantize_full_blocks(const std::uint8_t* p, std::int64_t num_blocks,
-                                                std::uint32_t addend, NonFinite policy,
-                                                std::uint8_t* codes,
-                                                std::uint8_t* scales) noexcept {
+                                        std::uint32_t addend, NonFinite policy, std::uint8_t* codes,
+                                        std::uint8_t* scales) noexcept {
   for (std::int64_t b = 0; b < num_blocks; ++b) {
     const std::uint8_t* block = p + b * formats::kBlock * size_of(kDType);
     if (!quantize_full_block(block, kDType, addend, codes + b * 16, scales + b))

@@ -18,12 +18,14 @@ MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq")
 
 namespace {
 
-constexpr int kBatch = 32;       // blocks
+constexpr int kBatch = 32;  // blocks
 constexpr int kBf16Inf = 0x7F80;
 // Below this scale byte subnormal elements matter, and a bf16's bits are no logarithm there.
 constexpr int kMinScale = 5;
 
-inline __m512i load512(const void* p) noexcept { return _mm512_loadu_si512(p); }
+inline __m512i load512(const void* p) noexcept {
+  return _mm512_loadu_si512(p);
+}
 
 inline __m512i magnitudes(const std::uint8_t* block) noexcept {
   return _mm512_and_si512(load512(block), _mm512_set1_epi16(0x7FFF));
@@ -53,8 +55,9 @@ inline __m512i amax8(const std::uint8_t* p) noexcept {
 
 /// Magnitude codes by (magnitude bits - those of 1/8, in quarters of a binade, rounded up).
 inline __m512i code_table() noexcept {
-  alignas(64) static constexpr std::uint16_t kCodes[32] = {
-      0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
+  alignas(64) static constexpr std::uint16_t kCodes[32] = {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1,
+                                                           2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6,
+                                                           7, 7, 7, 7, 7, 7, 7, 7, 7, 7};
   return _mm512_load_si512(kCodes);
 }
 
@@ -77,7 +80,8 @@ inline void quantize_batch(const std::uint8_t* p, std::uint32_t addend, NonFinit
                            std::uint8_t* codes, std::uint8_t* scales) noexcept {
   const __m512i amax = merge128(merge128(amax8(p), amax8(p + 8 * 64)),
                                 merge128(amax8(p + 16 * 64), amax8(p + 24 * 64)));
-  const __m512i rounded = _mm512_add_epi16(amax, _mm512_set1_epi16(static_cast<short>(addend >> 16)));
+  const __m512i rounded =
+      _mm512_add_epi16(amax, _mm512_set1_epi16(static_cast<short>(addend >> 16)));
   const __m512i scale = _mm512_subs_epu16(_mm512_srli_epi16(rounded, 7), _mm512_set1_epi16(2));
   const __mmask32 slow = _mm512_cmpge_epu16_mask(amax, _mm512_set1_epi16(kBf16Inf)) |
                          _mm512_cmplt_epu16_mask(scale, _mm512_set1_epi16(kMinScale));
@@ -110,7 +114,7 @@ void quantize_row_avx512(const void* x, DType dtype, std::int64_t k, std::uint32
     for (; first + kElements <= k; first += kElements)
       quantize_batch(p + first * 2, rule_addend, policy, codes + first / 2,
                      scales + first / formats::kBlock);
-      // The rest, if it is at least a quarter of a batch, with stand-ins for what is missing.
+    // The rest, if it is at least a quarter of a batch, with stand-ins for what is missing.
     const std::int64_t blocks = (k - first) / formats::kBlock;
     if (blocks >= kBatch / 4) {
       alignas(64) std::uint8_t copy[kBatch * 64];

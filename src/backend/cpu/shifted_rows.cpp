@@ -57,8 +57,8 @@ bool is_zero(const std::uint8_t codes[16]) noexcept {
   return ((halves[0] | halves[1]) & 0x7777777777777777u) == 0;
 }
 
-/// The base of blocks [begin, end), or -1 where none holds them: their scales differ by more than 3,
-/// or one is NaN. Blocks of zeros do not count, unless their scale is NaN.
+/// The base of blocks [begin, end), or -1 where none holds them: their scales differ by more than
+/// 3, or one is NaN. Blocks of zeros do not count, unless their scale is NaN.
 int common_base(const std::uint8_t* codes, const std::uint8_t* scales, std::int64_t begin,
                 std::int64_t end) noexcept {
   int largest = -1, smallest = 256;
@@ -78,9 +78,9 @@ MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512vbmi")
 
 /// Doubled E2M1 values, then the same shifted left by 1, 2 and 3.
 alignas(64) static constexpr std::int8_t kShiftedValues[64] = {
-    0, 1, 2, 3, 4,  6,  8,  12, 0, -1, -2, -3,  -4,  -6,  -8,  -12,
-    0, 2, 4, 6, 8,  12, 16, 24, 0, -2, -4, -6,  -8,  -12, -16, -24,
-    0, 4, 8, 12, 16, 24, 32, 48, 0, -4, -8, -12, -16, -24, -32, -48,
+    0, 1, 2,  3,  4,  6,  8,  12, 0, -1, -2,  -3,  -4,  -6,  -8,  -12,
+    0, 2, 4,  6,  8,  12, 16, 24, 0, -2, -4,  -6,  -8,  -12, -16, -24,
+    0, 4, 8,  12, 16, 24, 32, 48, 0, -4, -8,  -12, -16, -24, -32, -48,
     0, 8, 16, 24, 32, 48, 64, 96, 0, -8, -16, -24, -32, -48, -64, -96};
 
 /// A block's packed codes to shifted values, in the order of UnpackedRows.
@@ -92,8 +92,8 @@ static void expand_block(const std::uint8_t* codes, int shift, std::int8_t* out)
   const __m256i order =
       _mm256_set_m128i(_mm_unpackhi_epi32(even, odd), _mm_unpacklo_epi32(even, odd));
   const __m256i index = _mm256_or_si256(order, _mm256_set1_epi8(static_cast<char>(shift << 4)));
-  const __m512i values = _mm512_permutexvar_epi8(_mm512_castsi256_si512(index),
-                                                 _mm512_load_si512(kShiftedValues));
+  const __m512i values =
+      _mm512_permutexvar_epi8(_mm512_castsi256_si512(index), _mm512_load_si512(kShiftedValues));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_castsi512_si256(values));
 }
 
@@ -105,8 +105,8 @@ void expand_blocks(const ShiftedRows& out, std::int64_t row, std::int64_t begin,
                    int base) noexcept {
   const std::uint8_t* codes = out.codes + row * out.num_blocks * 16;
   std::uint8_t* scales = out.scales + row * out.num_blocks;
-  std::int8_t* tiles = out.tiles + (row / kTileRows * out.k_tiles) * kTileBytes +
-                       row % kTileRows * kTileK;
+  std::int8_t* tiles =
+      out.tiles + (row / kTileRows * out.k_tiles) * kTileBytes + row % kTileRows * kTileK;
   for (std::int64_t b = begin; b < end; ++b) {
     const int shift = base < 0 ? 0 : std::clamp(scales[b] - base, 0, kMaxShift);
     expand_block(codes + b * 16, shift, tiles + b / 2 * kTileBytes + b % 2 * kBlock);
@@ -136,9 +136,9 @@ void shift_row(const RunArgs& args, std::int64_t row, const ShiftedRows& out) no
 /// A row past the last one: zeros under any scale.
 void clear_row(std::int64_t row, const ShiftedRows& out) noexcept {
   for (std::int64_t t = 0; t < out.k_tiles; ++t)
-    std::memset(out.tiles + (row / kTileRows * out.k_tiles + t) * kTileBytes +
-                    row % kTileRows * kTileK,
-                0, kTileK);
+    std::memset(
+        out.tiles + (row / kTileRows * out.k_tiles + t) * kTileBytes + row % kTileRows * kTileK, 0,
+        kTileK);
   std::memset(out.scales + row * out.num_blocks, formats::kE8m0One,
               static_cast<std::size_t>(out.num_blocks));
   std::memset(out.folded + row * out.num_chunks, 1, static_cast<std::size_t>(out.num_chunks));
