@@ -202,15 +202,26 @@ TEST_F(CApi, ErrorsCarryTheirSentence) {
   mxgemm_thread_pool_destroy(nullptr);
 }
 
-// A caller built against a version whose struct was shorter: what it lacks keeps its default.
-TEST_F(CApi, OlderStructsAreShorter) {
-  mxgemm_plan_options options = MXGEMM_PLAN_OPTIONS_INIT;
-  options.struct_size = offsetof(mxgemm_plan_options, kernel);
-  options.kernel = "not read";
+// A caller built against a later version, whose struct is longer: fine as long as it asks for
+// nothing that this library does not know.
+TEST_F(CApi, NewerStructsAreLonger) {
+  struct {
+    mxgemm_plan_options known = MXGEMM_PLAN_OPTIONS_INIT;
+    int later = 0;
+  } options;
+  options.known.struct_size = sizeof options;
   mxgemm_plan* plan = nullptr;
-  ASSERT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options, &plan), MXGEMM_OK)
+  ASSERT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options.known, &plan), MXGEMM_OK)
       << mxgemm_last_error();
   mxgemm_plan_destroy(plan);
+  options.later = 1;
+  EXPECT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options.known, &plan),
+            MXGEMM_UNSUPPORTED);
+  for (const std::size_t size : {std::size_t{9}, offsetof(mxgemm_plan_options, kernel) + 4}) {
+    options.known.struct_size = size;
+    EXPECT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, 1, &options.known, &plan),
+              MXGEMM_INVALID_ARGUMENT);
+  }
 }
 
 TEST(CApiInfo, VersionAndKernels) {

@@ -229,6 +229,12 @@ TEST(Layouts, PoisonedPadsAreNotRead) {
       }
       const auto poisoned = Weights::from_aiter(n, k, pc, ps, {});
       ASSERT_OK(poisoned);
+      const auto rewritten = poisoned->to_layout(Layout::aiter_16x16);  // with pads of our own
+      ASSERT_OK(rewritten);
+      EXPECT_TRUE(
+          std::equal(rewritten->codes().begin(), rewritten->codes().end(), aiter->codes().begin()));
+      EXPECT_TRUE(std::equal(rewritten->scales().begin(), rewritten->scales().end(),
+                             aiter->scales().begin()));
       EXPECT_EQ(read_back(*poisoned).codes, m.codes);
       EXPECT_EQ(read_back(*poisoned).scales, m.scales);
     }

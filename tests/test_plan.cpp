@@ -174,6 +174,20 @@ TEST(Plan, RowsDoNotDependOnTheirNeighbours) {
     }
 }
 
+// One numeric path for every M: all buckets of a `batch` plan use kernels with the same bits.
+TEST(Plan, BatchPlansUseOnePathForEveryM) {
+  const Layer layer(272, 2880);
+  for (const Activation activation : {Activation::mxfp4, Activation::none}) {
+    const Plan plan =
+        layer.plan(300, {.activation = activation, .reproducible = Reproducible::batch});
+    const auto ordered = [&](std::int64_t m) {
+      return kernel_named(plan.kernel(m)).promise(activation) == Reproducible::device;
+    };
+    for (std::int64_t m = 1; m <= 300; ++m)
+      EXPECT_TRUE(plan.kernel(m) == plan.kernel(300) || (ordered(m) && ordered(300))) << m;
+  }
+}
+
 TEST(Plan, OnePlanOnManyThreadsAtOnce) {
   const Layer layer(64, 320);
   auto pool = ThreadPool::create(3);
@@ -256,6 +270,8 @@ TEST(Plan, RefusesWhatCannotWorkAndWritesNothing) {
   EXPECT_ERROR(plan.run(a, on_a, workspace), bad, "overlaps a");
   const std::span<std::byte> on_c(reinterpret_cast<std::byte*>(c.data()), 4 * 16 * 4);
   EXPECT_FALSE(plan.run(a, out, on_c).is_ok());
+  EXPECT_ERROR(plan.run(a, out, workspace, {1.0f, std::span<const float>(c).first(16)}), bad,
+               "bias overlaps c");
   EXPECT_TRUE(std::all_of(c.begin(), c.end(), [](float y) { return y == 42.0f; }));
   EXPECT_OK(plan.run(a, out, workspace));
 
@@ -322,6 +338,10 @@ TEST(Plan, ExplainNamesEveryKernelAndTheEnvironment) {
   if (runnable_kernels(Activation::mxfp4).size() > 2) {  // more than portable and reference
     EXPECT_NE(unpacked->explain(3).find("use Weights::pack"), std::string::npos);
   }
+  setenv("MXGEMM_CPU_ISA", "avx9000", 1);
+  EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, 1), StatusCode::invalid_argument,
+               "avx9000");
+  unsetenv("MXGEMM_CPU_ISA");
   setenv("MXGEMM_KERNEL", "nonsense", 1);
   EXPECT_ERROR(Plan::create(Device::cpu(), layer.packed, 1), StatusCode::invalid_argument,
                "MXGEMM_KERNEL is 'nonsense'");
@@ -431,6 +451,7 @@ TEST(Kernels, RegistryEndsWithTheReferenceAndNamesAreUnique) {
   EXPECT_TRUE(rows.back().runs_here);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     EXPECT_TRUE(rows[i].mxfp4 || rows[i].none) << rows[i].name;
+    EXPECT_FALSE(registry()[i]->configs.empty() || registry()[i]->layouts.empty());
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(rows[i].name, rows[j].name);
   }
 }

@@ -4,8 +4,11 @@
  * - Functions that can fail return mxgemm_status; 0 is success. mxgemm_last_error() then holds the
  *   sentence for the calling thread until its next failing call.
  * - Option structs start with struct_size, which the caller sets to sizeof(the struct) (their
- *   MXGEMM_..._INIT does); fields added later keep their default for older callers.
- * - Handles are immutable and may be used from many threads; destroy accepts NULL.
+ *   MXGEMM_..._INIT does); fields added later keep their default for older callers, and a newer
+ *   caller's unknown fields must be zero.
+ * - Handles are immutable and may be used from many threads; destroy accepts NULL, accessors that
+ *   return no status take a handle that is not NULL. After fork() a child makes its own thread
+ * pools and plans: threads do not survive it.
  * - All sizes are elements unless a name says bytes; matrices are row-major with unit column
  *   stride; strides count elements, of MXFP4 codes and scales bytes.
  */
@@ -146,7 +149,7 @@ typedef struct mxgemm_partial_node {
 MXGEMM_EXPORT const char* mxgemm_version(void);
 /* Why this thread's last failing call failed; "" when none has. */
 MXGEMM_EXPORT const char* mxgemm_last_error(void);
-/* Name of the index-th kernel of the registry, best first; NULL past the end. */
+/* Name of the index-th kernel of the registry, most specialised first; NULL past the end. */
 MXGEMM_EXPORT const char* mxgemm_kernel_name(int32_t index);
 /* 1 when this machine can run it, else 0. */
 MXGEMM_EXPORT int mxgemm_kernel_runs_here(int32_t index);

@@ -19,7 +19,7 @@ enum class ErrorClass : int { block_exact = 0, element_accumulating = 1 };
 
 MXGEMM_EXPORT std::string_view to_string(ErrorClass error_class) noexcept;
 
-/// One row of the registry, best kernel first, the reference last.
+/// One row of the registry, the most specialised kernel first, the reference last.
 struct KernelInfo {
   std::string name;
   DeviceKind device = DeviceKind::cpu;
@@ -34,7 +34,8 @@ struct KernelInfo {
 
 MXGEMM_EXPORT std::vector<KernelInfo> kernels();
 
-/// "avx2": the best instruction set this CPU has for our kernels, after MXGEMM_CPU_ISA.
+/// "avx2": the best instruction set this CPU has for our kernels, after MXGEMM_CPU_ISA; a sentence
+/// where that variable makes no sense.
 MXGEMM_EXPORT std::string cpu_isa();
 
 }  // namespace mxgemm

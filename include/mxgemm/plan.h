@@ -74,8 +74,9 @@ struct PartialNode {
 class MXGEMM_EXPORT Plan {
  public:
   /// Chooses a kernel for every M up to m_max. Holds on to the weights, never repacks them.
-  /// Errors: invalid_argument (m_max < 0, several experts), unsupported (no kernel does it; the
-  /// message says why for the first choice, explain() for all).
+  /// Errors: invalid_argument (m_max < 0, several experts, an unknown kernel name, an environment
+  /// variable that makes no sense), unsupported (no kernel does it; the message gives the reason of
+  /// the one that came closest), out_of_memory.
   static Result<Plan> create(const Device& device, const Weights& weights, std::int64_t m_max,
                              const PlanOptions& options = {});
 
@@ -113,7 +114,8 @@ class MXGEMM_EXPORT Plan {
   /// Computes the summation-tree nodes of a part of K, for split-K and row-parallel layers:
   /// sums[num_partial_nodes, M, N] float32, and the description of each in nodes. a has all K
   /// columns of the plan. combine_partial_nodes() then gives the bits of an unsplit `device` run.
-  /// Errors: invalid_argument; unsupported when the plan's kernel has no ordered sum.
+  /// Errors: invalid_argument; unsupported when the plan's kernel for a.rows has no ordered sum
+  /// (create the plan with Reproducible::device to be sure of one).
   Status run_partial(const ConstMatrix& a, const PartialRange& range, std::span<float> sums,
                      std::span<PartialNode> nodes, std::span<std::byte> workspace,
                      Stream stream = {}) const noexcept;

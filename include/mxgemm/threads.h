@@ -28,7 +28,8 @@ class MXGEMM_EXPORT ThreadPool {
   virtual void run(std::int64_t num_tasks, Task task, void* context) noexcept = 0;
 
   /// A pool of num_threads threads, 1..1024, the caller of run() being one of them.
-  /// 0: as many as the process may use (its affinity mask).
+  /// 0: as many as the process may use (its affinity mask). The threads do not survive fork(): a
+  /// child makes a pool of its own.
   /// Errors: invalid_argument; unsupported when the system refuses to start a thread.
   static Result<std::unique_ptr<ThreadPool>> create(int num_threads = 0);
 };

@@ -21,7 +21,7 @@ enum class Layout : int {
   row_major = 0,    // codes [N, ceil(K/2)], scales [N, ceil(K/32)]: the exchange form
   aiter_16x16 = 1,  // what AMD's aiter calls shuffle_weight(16,16) + e8m0_shuffle
   gguf_mxfp4 = 2,   // 17-byte blocks {scale, 16 code bytes}, halves split
-  cpu_panel16 = 3,  // 16-row panels for the CPU kernels; internal, versioned
+  cpu_panel16 = 3,  // 16-row panels for the CPU kernels; internal, may change
 };
 
 MXGEMM_EXPORT std::string_view to_string(Layout layout) noexcept;

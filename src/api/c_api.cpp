@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "api/combine.h"
+#include "backend/cpu/ordered_sum.h"
 #include "mxgemm/mxgemm.h"
 #include "plan/kernel.h"
 
@@ -21,10 +23,6 @@ struct mxgemm_plan {
 struct mxgemm_thread_pool {
   std::unique_ptr<ThreadPool> pool;
 };
-
-// The structs of the two APIs are the same bytes, so that spans of nodes need no copy.
-static_assert(sizeof(mxgemm_partial_node) == sizeof(PartialNode) &&
-              offsetof(mxgemm_partial_node, data) == offsetof(PartialNode, data));
 
 namespace {
 
@@ -51,15 +49,23 @@ mxgemm_status guarded(const Body& body) noexcept {
   }
 }
 
-/// The caller's struct, cut or filled up to this library's size; `fallback` where it is NULL.
+/// The caller's struct; `out` keeps its defaults where it is NULL. A newer caller's may be longer,
+/// if what this library does not know is zero.
 template <class T>
 Status read_options(const char* name, const T* options, T& out) noexcept {
   if (options == nullptr) return {};
-  if (options->struct_size < sizeof options->struct_size || options->struct_size > 4096)
+  const std::size_t size = options->struct_size;
+  if (size < sizeof out || size > 4096)
     return Status::error(StatusCode::invalid_argument,
-                         "%s.struct_size is %zu, must be sizeof the struct (use its _INIT)", name,
-                         options->struct_size);
-  std::memcpy(&out, options, std::min(options->struct_size, sizeof out));
+                         "%s.struct_size is %zu, must be sizeof the struct, %zu (use its _INIT)",
+                         name, size, sizeof out);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(options);
+  for (std::size_t i = sizeof out; i < size; ++i)
+    if (bytes[i] != 0)
+      return Status::error(StatusCode::unsupported,
+                           "%s sets byte %zu, a field that this version of mxgemm does not have",
+                           name, i);
+  std::memcpy(&out, options, sizeof out);
   return {};
 }
 
@@ -173,9 +179,15 @@ mxgemm_status run_partial(const mxgemm_plan* plan, const A* a, const mxgemm_part
   if (range == nullptr) return finish(null_argument("range"));
   if (sums == nullptr) return finish(null_argument("sums"));
   if (nodes == nullptr) return finish(null_argument("nodes"));
-  return finish(plan->plan.run_partial(view(*a), range_of(*range), {sums, sums_size},
-                                       {reinterpret_cast<PartialNode*>(nodes), num_nodes},
-                                       bytes_of(workspace, workspace_bytes), Stream{stream}));
+  PartialNode out[cpu::kMaxTreeDepth];
+  const std::size_t room = std::min(num_nodes, std::size(out));
+  const Status status =
+      plan->plan.run_partial(view(*a), range_of(*range), {sums, sums_size}, {out, room},
+                             bytes_of(workspace, workspace_bytes), Stream{stream});
+  if (!status.is_ok()) return finish(status);
+  for (std::size_t i = 0; i < room && out[i].data != nullptr; ++i)
+    nodes[i] = {out[i].first_span, out[i].num_spans, out[i].data};
+  return finish(status);
 }
 
 }  // namespace
@@ -223,6 +235,7 @@ int32_t mxgemm_thread_pool_num_threads(const mxgemm_thread_pool* pool) {
 
 mxgemm_status mxgemm_quantize(const mxgemm_const_matrix* in, const mxgemm_mxfp4_buffer* out,
                               const mxgemm_quantize_options* options) {
+  if (in == nullptr) return finish(null_argument("in"));
   return mxgemm_quantize_activations(MXGEMM_CPU, 0, in, out, options, nullptr);
 }
 
@@ -230,7 +243,7 @@ mxgemm_status mxgemm_quantize_activations(mxgemm_device_kind device, int32_t dev
                                           const mxgemm_const_matrix* a,
                                           const mxgemm_mxfp4_buffer* out,
                                           const mxgemm_quantize_options* options, void* stream) {
-  if (a == nullptr) return finish(null_argument("in"));
+  if (a == nullptr) return finish(null_argument("a"));
   if (out == nullptr) return finish(null_argument("out"));
   QuantizeOptions o;
   if (Status s = read_quantize_options(options, o); !s.is_ok()) return finish(s);
@@ -451,6 +464,5 @@ mxgemm_status mxgemm_combine_partial_nodes(const mxgemm_partial_node* nodes, siz
   if (c == nullptr) return finish(null_argument("c"));
   Epilogue e;
   if (Status s = read_epilogue(epilogue, e); !s.is_ok()) return finish(s);
-  return finish(
-      combine_partial_nodes({reinterpret_cast<const PartialNode*>(nodes), num_nodes}, view(*c), e));
+  return finish(combine_nodes(std::span<const mxgemm_partial_node>(nodes, num_nodes), view(*c), e));
 }

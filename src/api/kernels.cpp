@@ -30,7 +30,7 @@ std::vector<KernelInfo> kernels() {
 
 std::string cpu_isa() {
   const Result<cpu::Isa> isa = cpu::usable_isa();
-  return std::string(cpu::to_string(isa.is_ok() ? *isa : cpu::detected_isa()));
+  return std::string(isa.is_ok() ? cpu::to_string(*isa) : isa.status().message());
 }
 
 }  // namespace mxgemm

@@ -2,51 +2,19 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <new>
 #include <utility>
 #include <vector>
 
 #include "api/check.h"
-#include "api/weights_impl.h"
+#include "api/plan_impl.h"
+#include "backend/cpu/isa.h"
 #include "backend/cpu/ordered_sum.h"
 #include "layout/layouts.h"
-#include "plan/choose.h"
-#include "plan/kernel.h"
 
 namespace mxgemm {
-
-struct Plan::Impl {
-  Device device;
-  Weights weights;
-  WeightsView view;
-  std::int64_t m_max = 0;
-  PlanOptions options;  // its `kernel` is replaced by `forced`, which it owns
-  std::string forced;
-  std::vector<Bucket> buckets;  // rising m_max; the last one's is the plan's
-  std::string environment;      // variables in force at creation, for explain()
-
-  Problem problem(std::int64_t m) const noexcept {
-    return {.shape = {m, view.n, view.k},
-            .layout = view.layout,
-            .activation = options.activation,
-            .reproducible = options.reproducible};
-  }
-  const Bucket& bucket(std::int64_t m) const noexcept {
-    return *std::lower_bound(buckets.begin(), std::prev(buckets.end()), m,
-                             [](const Bucket& b, std::int64_t rows) { return b.m_max < rows; });
-  }
-  /// What run() asks of its callers: the kernel's need, and room to align it.
-  std::size_t workspace_bytes(std::int64_t m) const noexcept {
-    const Bucket& b = bucket(m);
-    const std::size_t bytes = b.kernel->workspace_bytes(problem(m), b.config);
-    return bytes == 0 ? 0 : bytes + kWorkspaceAlignment - 1;
-  }
-  Status run(RunArgs args, std::span<std::byte> workspace, Stream stream) const noexcept;
-};
 
 namespace {
 
@@ -76,33 +44,16 @@ std::vector<std::int64_t> bucket_bounds(std::int64_t m_max) {
   return bounds;
 }
 
-/// All verdicts on one M, a line each: cannot and why, or the estimate.
-std::string describe(const Choice& choice) {
-  std::string text;
-  for (const Candidate& candidate : choice.candidates) {
-    text += "  " + std::string(candidate.kernel->name) + ": ";
-    if (!candidate.verdict.is_ok()) {
-      text += candidate.verdict.message();
-    } else {
-      char estimate[64];
-      std::snprintf(estimate, sizeof estimate, "estimated %.1f us on one thread",
-                    candidate.estimate_us);
-      text += (candidate.kernel == choice.kernel ? "chosen, " : "slower, ") +
-              std::string(estimate) + " (" + to_string(candidate.config) + ")";
-    }
-    text += '\n';
-  }
-  return text;
-}
-
 Status no_kernel(const Choice& choice, const Problem& problem, const Device& device,
                  std::string_view forced, const char* forced_by) {
-  // The most telling verdict: of the kernel asked for, else of the first one for this device.
+  // The most telling verdict: of the kernel asked for, else of the one that got furthest.
   const Candidate* telling = nullptr;
-  for (const Candidate& candidate : choice.candidates)
-    if (forced.empty() ? telling == nullptr && candidate.kernel->device == device.kind
+  for (const Candidate& candidate : choice.candidates) {
+    if (candidate.kernel->device != device.kind) continue;
+    if (forced.empty() ? telling == nullptr || candidate.checks_passed > telling->checks_passed
                        : candidate.kernel->name == forced)
       telling = &candidate;
+  }
   if (telling == nullptr)
     return Status::error(StatusCode::unsupported, "no kernel for device %s is built in",
                          to_string(device).c_str());
@@ -224,6 +175,10 @@ Status run_full(const Plan::Impl& plan, const A& a, const Matrix& c, std::span<s
     return Status::error(StatusCode::invalid_argument,
                          "c.rows is %" PRId64 ", must be a.rows = %" PRId64, c.rows, a.rows);
   if (Status s = check_apart(a, "c", bytes_of(c), workspace); !s.is_ok()) return s;
+  const StridedBytes bias = bytes_of(std::as_bytes(epilogue.bias));
+  if (overlaps(bias, bytes_of(c)) || overlaps(bias, bytes_of(workspace)))
+    return Status::error(StatusCode::invalid_argument,
+                         "bias overlaps c or workspace, must be apart from them");
   RunArgs args;
   set_activations(args, a);
   args.c = c;
@@ -235,10 +190,10 @@ template <class A>
 Status run_part(const Plan::Impl& plan, const A& a, const PartialRange& range,
                 std::span<float> sums, std::span<PartialNode> nodes, std::span<std::byte> workspace,
                 Stream stream) noexcept {
-  if (plan.bucket(a.rows).kernel->promise(plan.options.activation) != Reproducible::device)
+  if (plan.bucket(a.rows).kernel().promise(plan.options.activation) != Reproducible::device)
     return Status::error(StatusCode::unsupported,
                          "kernel %s with activation = %s has no ordered sum, so no partial nodes",
-                         plan.bucket(a.rows).kernel->name.data(),
+                         plan.bucket(a.rows).kernel().name.data(),
                          to_string(plan.options.activation).data());
   if (Status s = check_rows(plan, a); !s.is_ok()) return s;
   Result<PartialOutput> partial = check_range(range, plan.view.k);
@@ -287,17 +242,48 @@ Status Plan::Impl::run(RunArgs args, std::span<std::byte> workspace, Stream stre
   args.activation = options.activation;
   args.activation_rule = options.activation_rule;
   args.non_finite = options.non_finite;
-  args.config = b.config;
+  args.config = b.choice.config;
   args.threads = options.threads;
   args.stream = stream;
-  return b.kernel->run(args);
+  return b.kernel().run(args);
 }
 
 Plan::Plan(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-Result<Plan> Plan::create(const Device& device, const Weights& weights, std::int64_t m_max,
-                          const PlanOptions& options) {
+namespace {
+
+/// Fixes a kernel and config for each bucket of M.
+Status choose_buckets(Plan::Impl& plan, const char* forced_by) {
+  Problem problem = plan.problem(plan.m_max);
+  std::string forced = plan.forced;
+  if (problem.reproducible == Reproducible::batch) {
+    // One numeric path for every M: the kernel of the largest M, or any with the ordered sum.
+    const Choice largest = choose(registry(), problem, plan.device, forced);
+    if (largest.kernel != nullptr) {
+      if (largest.kernel->promise(problem.activation) == Reproducible::device)
+        problem.reproducible = Reproducible::device;
+      else
+        forced = largest.kernel->name;
+    }
+  }
+  for (const std::int64_t m : bucket_bounds(plan.m_max)) {
+    problem.shape.m = m;
+    Choice choice = choose(registry(), problem, plan.device, forced);
+    if (choice.kernel == nullptr) return no_kernel(choice, problem, plan.device, forced, forced_by);
+    if (!plan.buckets.empty() && plan.buckets.back().choice.kernel == choice.kernel &&
+        plan.buckets.back().choice.config == choice.config)
+      plan.buckets.back() = {m, std::move(choice)};
+    else
+      plan.buckets.push_back({m, std::move(choice)});
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const Plan::Impl>> create_impl(const Device& device, const Weights& weights,
+                                                      std::int64_t m_max,
+                                                      const PlanOptions& options) {
   if (Status s = check_options(weights, m_max, options); !s.is_ok()) return s;
+  if (const auto isa = cpu::usable_isa(); !isa.is_ok()) return isa.status();
   // The option wins over the variable: it is the more deliberate of the two.
   const char* from_environment = environment_variable("MXGEMM_KERNEL");
   std::string forced(options.kernel);
@@ -310,27 +296,30 @@ Result<Plan> Plan::create(const Device& device, const Weights& weights, std::int
     return Status::error(StatusCode::invalid_argument,
                          "%s is '%.60s', must be a name that `mxgemm kernels` lists", forced_by,
                          forced.c_str());
-
-  auto impl = std::make_shared<Impl>(Impl{.device = device,
-                                          .weights = weights,
-                                          .view = weights.impl().expert(0),
-                                          .m_max = m_max,
-                                          .options = options,
-                                          .forced = forced,
-                                          .buckets = {},
-                                          .environment = environment_in_force()});
+  auto impl = std::make_shared<Plan::Impl>(Plan::Impl{.device = device,
+                                                      .weights = weights,
+                                                      .view = weights.impl().expert(0),
+                                                      .m_max = m_max,
+                                                      .options = options,
+                                                      .forced = forced,
+                                                      .buckets = {},
+                                                      .environment = environment_in_force()});
   impl->options.kernel = impl->forced;
-  for (const std::int64_t m : bucket_bounds(m_max)) {
-    const Problem problem = impl->problem(m);
-    const Choice choice = choose(registry(), problem, device, forced);
-    if (choice.kernel == nullptr) return no_kernel(choice, problem, device, forced, forced_by);
-    if (!impl->buckets.empty() && impl->buckets.back().kernel == choice.kernel &&
-        impl->buckets.back().config == choice.config)
-      impl->buckets.back().m_max = m;
-    else
-      impl->buckets.push_back({m, choice.kernel, choice.config});
+  if (Status s = choose_buckets(*impl, forced_by); !s.is_ok()) return s;
+  return std::shared_ptr<const Plan::Impl>(std::move(impl));
+}
+
+}  // namespace
+
+Result<Plan> Plan::create(const Device& device, const Weights& weights, std::int64_t m_max,
+                          const PlanOptions& options) {
+  try {
+    Result<std::shared_ptr<const Impl>> impl = create_impl(device, weights, m_max, options);
+    if (!impl.is_ok()) return impl.status();
+    return Plan(std::move(impl).value());
+  } catch (const std::bad_alloc&) {
+    return Status::error(StatusCode::out_of_memory, "no memory for a plan");
   }
-  return Plan(std::move(impl));
 }
 
 std::int64_t Plan::m_max() const noexcept {
@@ -343,34 +332,7 @@ std::int64_t Plan::k() const noexcept {
   return impl_->view.k;
 }
 std::string_view Plan::kernel(std::int64_t m) const noexcept {
-  return impl_->bucket(m).kernel->name;
-}
-
-std::string Plan::explain() const {
-  const Impl& p = *impl_;
-  std::string text =
-      "plan for [m <= " + std::to_string(p.m_max) + ", n " + std::to_string(p.view.n) + ", k " +
-      std::to_string(p.view.k) + "] on " + to_string(p.device) + ", weights in " +
-      std::string(to_string(p.view.layout)) + ", activation " +
-      std::string(to_string(p.options.activation)) + ", reproducible " +
-      std::string(to_string(p.options.reproducible)) +
-      "\nthreads: " + std::to_string(p.options.threads ? p.options.threads->num_threads() : 1) +
-      "\nenvironment: " + (p.environment.empty() ? "nothing set" : p.environment) + "\n";
-  std::int64_t from = 0;
-  for (const Bucket& b : p.buckets) {
-    text += "m " + std::to_string(from) + " to " + std::to_string(b.m_max) + ": " +
-            std::string(b.kernel->name) + " (" + to_string(b.config) + ")\n";
-    text += describe(choose(registry(), p.problem(b.m_max), p.device, p.forced));
-    from = b.m_max + 1;
-  }
-  return text;
-}
-
-std::string Plan::explain(std::int64_t m) const {
-  const Bucket& b = impl_->bucket(m);
-  return "m " + std::to_string(m) + ": " + std::string(b.kernel->name) + " (" +
-         to_string(b.config) + "), workspace " + std::to_string(workspace_bytes(m)) + " bytes\n" +
-         describe(choose(registry(), impl_->problem(m), impl_->device, impl_->forced));
+  return impl_->bucket(m).kernel().name;
 }
 
 std::size_t Plan::workspace_bytes(std::int64_t m) const noexcept {

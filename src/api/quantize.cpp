@@ -18,7 +18,7 @@ using formats::kBlock;
 
 /// A task: some whole rows, or a piece of one long row cut at block boundaries.
 struct Pieces {
-  static constexpr std::int64_t kElements = 1 << 15;  // about 10 us of work
+  static constexpr std::int64_t kElements = 1 << 15;  // far more work than handing out a task
   std::int64_t cols_step, pieces_per_row, rows_step, count;
 
   Pieces(std::int64_t rows, std::int64_t cols) noexcept
@@ -86,6 +86,10 @@ Status quantize(const ConstMatrix& in, const Mxfp4Buffer& out,
   if (Status s = check_rule(options.rule, options.non_finite); !s.is_ok()) return s;
   if (Status s = check_same_size(in.rows, in.cols, out.rows, out.cols); !s.is_ok()) return s;
   if (Status s = check_disjoint(bytes_of(in), out); !s.is_ok()) return s;
+  if (overlaps({out.codes, out.rows, codes_per_row_bytes(out.cols), out.codes_stride},
+               {out.scales, out.rows, scales_per_row(out.cols), out.scales_stride}))
+    return Status::error(StatusCode::invalid_argument,
+                         "out.codes and out.scales overlap, must be apart");
   const Result<cpu::Isa> isa = cpu::usable_isa();
   if (!isa.is_ok()) return isa.status();
 

@@ -264,7 +264,9 @@ Result<Weights> Weights::pack(const Device& device, ThreadPool* threads) const {
 }
 
 Result<Weights> Weights::to_layout(Layout layout, ThreadPool* threads) const {
-  if (layout == impl_->view.layout && layout != Layout::row_major) return *this;
+  // Layouts with the caller's own strides or pads are written anew.
+  const bool as_packed = layout == Layout::gguf_mxfp4 || layout == Layout::cpu_panel16;
+  if (layout == impl_->view.layout && as_packed) return *this;
   Result<Fresh> fresh =
       make_fresh(layout, impl_->view.n, impl_->view.k, impl_->num_experts, impl_->scale_rule);
   if (!fresh.is_ok()) return fresh.status();

@@ -1,5 +1,5 @@
-// The ordered list of all kernels: best first, the reference last. Dispatch, tests, benches and the
-// command line read this list and nothing else.
+// The ordered list of all kernels: most specialised first, the reference last. Dispatch, tests,
+// benches and the command line read this list and nothing else.
 #include "backend/cpu/kernels.h"
 #include "plan/kernel.h"
 

@@ -51,7 +51,6 @@ inline constexpr std::int64_t kPanelScalesOffset = kPanelGroupBlocks * kPanelBlo
 inline constexpr std::int64_t kPanelGroupBytes =
     kPanelScalesOffset + kPanelGroupBlocks * kPanelRows;
 inline constexpr std::int64_t kPanelHeaderBytes = 64;
-inline constexpr int kPanelVersion = 2;
 static_assert(kPanelGroupBytes == 1088 && kPanelGroupBytes % 64 == 0);
 
 /// Bytes of one panel of K elements.

@@ -1,7 +1,7 @@
 // Converting between weight layouts, a stripe of rows at a time.
 //
 // Everything goes through the 16 code bytes of a block in row_major order, so a layout needs one
-// reader and one writer. Limit: about 1 GB/s a core, paid once when weights are loaded.
+// reader and one writer. Its cost is paid once, when weights are loaded.
 #include <algorithm>
 #include <cstring>
 
@@ -71,8 +71,7 @@ void write_panel_header(const WeightsView& w, const WeightsTarget& t, std::int64
     for (std::int64_t b = 0; b < scales_per_row(w.k); ++b) {
       std::uint8_t codes[16];
       read_block_codes(w, r, b, codes);
-      const bool zero = std::all_of(codes, codes + 16, [](unsigned c) { return (c & 0x77u) == 0; });
-      if (zero && w.scale(r, b) != formats::kE8m0NaN) continue;
+      if (!scale_counts(codes, w.scale(r, b))) continue;
       largest = std::max<int>(largest, w.scale(r, b));
       smallest = std::min<int>(smallest, w.scale(r, b));
     }

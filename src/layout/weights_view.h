@@ -64,6 +64,14 @@ struct WeightsView {
 void read_block_codes(const WeightsView& w, std::int64_t row, std::int64_t b,
                       std::uint8_t codes[16]) noexcept;
 
+/// Whether a block's scale matters to its products: not where all its codes are +-0, unless it is
+/// NaN.
+inline bool scale_counts(const std::uint8_t codes[16], std::uint8_t scale) noexcept {
+  unsigned magnitudes = 0;
+  for (int j = 0; j < 16; ++j) magnitudes |= codes[j] & 0x77u;
+  return magnitudes != 0 || scale == formats::kE8m0NaN;
+}
+
 /// Where to write one matrix in a layout; pads of the layout included.
 struct WeightsTarget {
   Layout layout = Layout::row_major;

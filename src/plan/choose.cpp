@@ -17,23 +17,31 @@ std::string layout_names(std::span<const Layout> layouts) {
 
 }  // namespace
 
-Status check_support(const KernelDesc& kernel, const Problem& problem, const Device& device) {
+Status check_support(const KernelDesc& kernel, const Problem& problem, const Device& device,
+                     int* checks_passed) {
+  int unused = 0;
+  int& passed = checks_passed == nullptr ? unused : *checks_passed;
+  passed = 0;
   if (kernel.device != device.kind)
     return Status::error(StatusCode::unsupported, "runs on another kind of device");
-  if (std::find(kernel.layouts.begin(), kernel.layouts.end(), problem.layout) ==
-      kernel.layouts.end())
-    return Status::error(StatusCode::unsupported,
-                         "the weights are %s and it reads %s; use Weights::pack",
-                         to_string(problem.layout).data(), layout_names(kernel.layouts).c_str());
+  ++passed;
   const std::optional<Reproducible> promise = kernel.promise(problem.activation);
   if (!promise)
     return Status::error(StatusCode::unsupported, "it does not take activation = %s",
                          to_string(problem.activation).data());
+  ++passed;
   if (*promise < problem.reproducible)
     return Status::error(StatusCode::unsupported,
                          "it promises reproducible = %s with activation = %s, and %s is asked for",
                          to_string(*promise).data(), to_string(problem.activation).data(),
                          to_string(problem.reproducible).data());
+  ++passed;
+  if (std::find(kernel.layouts.begin(), kernel.layouts.end(), problem.layout) ==
+      kernel.layouts.end())
+    return Status::error(StatusCode::unsupported,
+                         "the weights are %s and it reads %s; use Weights::pack",
+                         to_string(problem.layout).data(), layout_names(kernel.layouts).c_str());
+  ++passed;
   return kernel.supports(problem, device);
 }
 
@@ -57,12 +65,12 @@ Choice choose(std::span<const KernelDesc* const> kernels, const Problem& problem
   Choice choice;
   double lowest = 0;
   for (const KernelDesc* kernel : kernels) {
-    Candidate candidate{.kernel = kernel, .verdict = {}, .config = {}, .estimate_us = 0};
+    Candidate candidate{.kernel = kernel};
     if (!forced.empty() && kernel->name != forced)
       candidate.verdict = Status::error(StatusCode::unsupported, "kernel '%.*s' is asked for",
                                         static_cast<int>(forced.size()), forced.data());
     else
-      candidate.verdict = check_support(*kernel, problem, device);
+      candidate.verdict = check_support(*kernel, problem, device, &candidate.checks_passed);
     if (candidate.verdict.is_ok()) {
       score(candidate, problem);
       if (choice.kernel == nullptr || candidate.estimate_us < lowest) {

@@ -14,16 +14,10 @@ namespace mxgemm {
 /// A kernel that was considered: why it cannot do the problem (ok: it can), and its score.
 struct Candidate {
   const KernelDesc* kernel = nullptr;
-  Status verdict;
-  Config config;           // its best, when it can
+  Status verdict = {};
+  int checks_passed = 0;   // how far it got; the one that got furthest tells a caller the most
+  Config config = {};      // its best, when it can
   double estimate_us = 0;  // of that config, by the cost model
-};
-
-/// The kernel and config that serve every M up to m_max (and above the bucket before).
-struct Bucket {
-  std::int64_t m_max = 0;
-  const KernelDesc* kernel = nullptr;
-  Config config;
 };
 
 /// What one M is served by, with all kernels' verdicts.
@@ -31,6 +25,14 @@ struct Choice {
   const KernelDesc* kernel = nullptr;  // null: none can
   Config config;
   std::vector<Candidate> candidates;
+};
+
+/// What serves every M up to m_max (and above the bucket before); `choice` was made for m_max.
+struct Bucket {
+  std::int64_t m_max = 0;
+  Choice choice;
+
+  const KernelDesc& kernel() const noexcept { return *choice.kernel; }
 };
 
 /// The kernel with the lowest estimate of those that can do the problem (the earlier one in a tie);

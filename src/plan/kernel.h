@@ -83,10 +83,12 @@ struct KernelDesc {
   }
 };
 
-/// All kernels built in, best first, the reference last.
+/// All kernels built in, the most specialised first, the reference last.
 std::span<const KernelDesc* const> registry() noexcept;
 
-/// ok, or one sentence on why `kernel` cannot do `problem` here.
-Status check_support(const KernelDesc& kernel, const Problem& problem, const Device& device);
+/// ok, or one sentence on why `kernel` cannot do `problem` here; *checks_passed counts how far it
+/// got.
+Status check_support(const KernelDesc& kernel, const Problem& problem, const Device& device,
+                     int* checks_passed = nullptr);
 
 }  // namespace mxgemm

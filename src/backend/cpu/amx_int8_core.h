@@ -36,14 +36,15 @@ struct alignas(64) FloatTile {
   float values[256];
 };
 
-/// Working memory of one task, on its stack (about 100 KiB).
+/// Working memory of one task, on its stack (81 KiB).
 struct AmxScratch {
   alignas(64) std::int8_t w[2][kChunkKTiles * kTileBytes];  // a chunk of two panels, decoded
   alignas(64) std::uint8_t w_scales[2][kChunkBlocks][16];   // base of each block and column
-  bool w_folded[2];
   IntTile ints[kMaxRowTiles][2];
   FloatTile floats[kMaxRowTiles][2];
 };
+
+static_assert(sizeof(AmxScratch) < 96 * 1024);
 
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,amx-tile,amx-int8")
 
@@ -52,17 +53,11 @@ static inline std::int64_t min_of(std::int64_t a, std::int64_t b) noexcept {
   return a < b ? a : b;
 }
 
-alignas(64) static constexpr std::int8_t kShiftTable[64] = {
-    0, 1, 2,  3,  4,  6,  8,  12, 0, -1, -2,  -3,  -4,  -6,  -8,  -12,
-    0, 2, 4,  6,  8,  12, 16, 24, 0, -2, -4,  -6,  -8,  -12, -16, -24,
-    0, 4, 8,  12, 16, 24, 32, 48, 0, -4, -8,  -12, -16, -24, -32, -48,
-    0, 8, 16, 24, 32, 48, 64, 96, 0, -8, -16, -24, -32, -48, -64, -96};
-
 /// A block of a panel: 256 code bytes to 512 int8, 4 elements of K x 16 rows of W a 64-byte line.
 /// shifts: 0..3 for each row of W.
 static inline void decode_shifted_block(const std::uint8_t* codes, __m128i shifts,
                                         std::int8_t* out) noexcept {
-  const __m512i table = _mm512_load_si512(kShiftTable);
+  const __m512i table = _mm512_load_si512(kShiftedValues);
   const __m512i mask = _mm512_set1_epi8(15);
   const __m512i spread = _mm512_broadcast_i32x4(  // byte 0 of each lane to all four
       _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
@@ -306,7 +301,7 @@ class AmxTask {
 
   bool rows_folded(TilePair rows, std::int64_t chunk) const noexcept {
     bool folded = true;
-    for (int tile : {rows.first, rows.second})
+    for (int tile = rows.first; tile <= rows.second; ++tile)
       for (int r = 0; r < kTileRows; ++r)
         folded &= a_.folded[((tile_begin_ + tile) * kTileRows + r) * a_.num_chunks + chunk] != 0;
     return folded;

@@ -22,6 +22,10 @@ Isa detected_isa() noexcept;
 /// detected_isa(), capped by MXGEMM_CPU_ISA. Errors: invalid_argument (an unknown name).
 Result<Isa> usable_isa() noexcept;
 
+/// Asks Linux for the AMX tile registers, once for the process: all its threads may then use them,
+/// and signal frames grow by 8 KiB. Only x86 builds have it.
+bool request_tiles() noexcept;
+
 /// ok, or why kernels of `isa` (`what` in words) cannot run: the machine, or MXGEMM_CPU_ISA.
 Status supports_isa(Isa isa, const char* what) noexcept;
 

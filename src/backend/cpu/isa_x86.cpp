@@ -6,36 +6,46 @@
 #include <unistd.h>
 
 namespace mxgemm::cpu {
-
 namespace {
 
-/// Asks Linux for the tile registers, once for the process; all its threads may then use them.
-bool request_tiles() noexcept {
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
-  static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  return granted;
+bool has_f16c() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & (1u << 29)) != 0;
 }
 
+/// Tiles and their int8 products, with the operating system saving both tile states.
 bool has_amx() noexcept {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
   if ((d & kTile) == 0 || (d & kInt8) == 0 || !__builtin_cpu_supports("avx512vbmi")) return false;
-  unsigned low = 0, high = 0;  // what the operating system saves: both tile states
+  unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low & (3u << 17)) == (3u << 17) && request_tiles();
+  return (low & (3u << 17)) == (3u << 17);
 }
 
-}  // namespace
-
-Isa detected_isa() noexcept {
+Isa detect() noexcept {
   // libgcc asks CPUID and XGETBV, so "supported" includes the operating system.
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::baseline;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+    return Isa::baseline;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni");
   if (!avx512) return Isa::avx2;
   return has_amx() ? Isa::amx : Isa::avx512vnni;
+}
+
+}  // namespace
+
+Isa detected_isa() noexcept {
+  static const Isa isa = detect();  // CPUID costs microseconds in a virtual machine
+  return isa;
+}
+
+bool request_tiles() noexcept {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return granted;
 }
 
 QuantizeRow quantize_row_for(Isa isa) noexcept {

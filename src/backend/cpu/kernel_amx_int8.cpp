@@ -3,6 +3,9 @@
 // Right to the block-exact bound for any input, but not the ordered sum: int32 sums span as many
 // blocks as the scales allow, and that depends on what the neighbouring rows and columns hold. So
 // it promises `run` only.
+#include <algorithm>
+#include <optional>
+
 #include "backend/cpu/amx_int8_core.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
@@ -40,14 +43,16 @@ Status run(const RunArgs& args) noexcept {
 }
 
 Status supports(const Problem&, const Device&) noexcept {
-  return supports_isa(Isa::amx, "AMX int8 with AVX-512 VBMI");
+  if (Status s = supports_isa(Isa::amx, "AMX int8 with AVX-512 VBMI"); !s.is_ok()) return s;
+  if (request_tiles()) return {};
+  return Status::error(StatusCode::unsupported, "the system refuses the AMX tile registers");
 }
 
 std::size_t workspace_bytes(const Problem& problem, const Config&) noexcept {
   return shifted_rows_bytes(problem.shape.m, problem.shape.k);
 }
 
-// Rates of one core of the machines in docs/performance.md, rounded; tiles have 16 rows.
+// Rounded guesses of one core's rates, which only rank the kernels; tiles have 16 rows.
 double estimate(const Problem& problem, const Config&) noexcept {
   Problem padded = problem;
   padded.shape.m = layout::round_up(problem.shape.m, kTileRows);

@@ -99,10 +99,10 @@ static void span_rows(const SpanTile& tile, const UnpackedRows& a, const std::ui
       const Decoded w0 = decode(codes + d * 64), w1 = decode(codes + d * 64 + 32);
       for (int r = 0; r < kRows; ++r) {
         const std::int8_t* x = a.values + (at + r * a.num_blocks) * formats::kBlock + d * 8;
-        const __m256i even =
-            _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(x)));
-        const __m256i odd =
-            _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(x + 4)));
+        int even4, odd4;
+        __builtin_memcpy(&even4, x, sizeof even4);
+        __builtin_memcpy(&odd4, x + 4, sizeof odd4);
+        const __m256i even = _mm256_set1_epi32(even4), odd = _mm256_set1_epi32(odd4);
         dots[r][0] = _mm256_add_epi16(dots[r][0], _mm256_maddubs_epi16(w0.low, even));
         dots[r][1] = _mm256_add_epi16(dots[r][1], _mm256_maddubs_epi16(w1.low, even));
         dots[r][0] = _mm256_add_epi16(dots[r][0], _mm256_maddubs_epi16(w0.high, odd));
@@ -160,7 +160,7 @@ Status run(const RunArgs& args) noexcept {
   return run_tiles(args, {quantize_row_avx2, unpack_blocks_avx2}, span);
 }
 
-// Rates of one core of the machines in docs/performance.md, rounded.
+// Rounded guesses of one core's rates; they only rank the kernels.
 double estimate(const Problem& problem, const Config&) noexcept {
   return estimate_us(problem, 35, 70, 1);
 }
@@ -171,13 +171,13 @@ constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
 }  // namespace
 
 Status supports_avx2(const Problem&, const Device&) noexcept {
-  return supports_isa(Isa::avx2, "AVX2 or FMA");
+  return supports_isa(Isa::avx2, "AVX2, FMA or F16C");
 }
 
 constexpr KernelDesc kAvx2 = {
     .name = "cpu_avx2",
     .device = DeviceKind::cpu,
-    .needs = "AVX2, FMA",
+    .needs = "AVX2, FMA, F16C",
     .layouts = kLayouts,
     .configs = kConfigs,
     .mxfp4 = Reproducible::device,

@@ -136,7 +136,7 @@ Status run(const RunArgs& args) noexcept {
   return run_tiles(args, span);
 }
 
-// Rates of one core of the machines in docs/performance.md, rounded.
+// Rounded guesses of one core's rates; they only rank the kernels.
 double estimate(const Problem& problem, const Config&) noexcept {
   return estimate_us(problem, 20, 35, 1);
 }
@@ -149,7 +149,7 @@ constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
 constexpr KernelDesc kAvx2W4A16 = {
     .name = "cpu_avx2_w4a16",
     .device = DeviceKind::cpu,
-    .needs = "AVX2, FMA",
+    .needs = "AVX2, FMA, F16C",
     .layouts = kLayouts,
     .configs = kConfigs,
     .mxfp4 = std::nullopt,

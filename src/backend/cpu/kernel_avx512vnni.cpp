@@ -63,9 +63,11 @@ static void span_rows512(const SpanTile& tile, const UnpackedRows& a, const std:
       const Decoded512 w = decode(codes + d * 64);
       for (int r = 0; r < kRows; ++r) {
         const std::int8_t* x = a.values + (at + r * a.num_blocks) * formats::kBlock + d * 8;
-        const auto* quads = reinterpret_cast<const int*>(x);
-        dots[r] = _mm512_dpbusd_epi32(dots[r], w.low, _mm512_set1_epi32(quads[0]));
-        dots[r] = _mm512_dpbusd_epi32(dots[r], w.high, _mm512_set1_epi32(quads[1]));
+        int even, odd;
+        __builtin_memcpy(&even, x, sizeof even);
+        __builtin_memcpy(&odd, x + 4, sizeof odd);
+        dots[r] = _mm512_dpbusd_epi32(dots[r], w.low, _mm512_set1_epi32(even));
+        dots[r] = _mm512_dpbusd_epi32(dots[r], w.high, _mm512_set1_epi32(odd));
       }
     }
     const __m512i w_bytes = load_scale_bytes(g + layout::kPanelScalesOffset + in_group * kTileCols);
@@ -123,7 +125,7 @@ Status run(const RunArgs& args) noexcept {
   return run_tiles(args, {quantize_row_avx512, unpack_blocks_avx2}, span_avx512vnni);
 }
 
-// Rates of one core of the machines in docs/performance.md, rounded.
+// Rounded guesses of one core's rates; they only rank the kernels.
 double estimate(const Problem& problem, const Config&) noexcept {
   return estimate_us(problem, 50, 160, 1);
 }

@@ -129,7 +129,7 @@ Status run(const RunArgs& args) noexcept {
   return run_tiles(args, {quantize_row_baseline, unpack_blocks_baseline}, span);
 }
 
-// Rates of one core of the machines in docs/performance.md, rounded.
+// Rounded guesses of one core's rates; they only rank the kernels.
 double estimate(const Problem& problem, const Config&) noexcept {
   return estimate_us(problem, 4, 4, 1);
 }

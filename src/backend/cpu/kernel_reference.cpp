@@ -1,7 +1,7 @@
 // cpu_reference: the oracle. docs/numerics.md, sections 2 and 3, in the order they are written.
 //
-// Reads any layout through its index map and quantizes with the portable definition; shares no
-// arithmetic with the fast kernels. Written to be read; about 1 GOPS a core.
+// Reads any layout and quantizes with the portable definition. Of the fast kernels' code it shares
+// the summation tree and the stores, which have tests of their own. Written to be read.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -126,7 +126,7 @@ std::size_t workspace_bytes(const Problem& problem, const Config&) noexcept {
   return static_cast<std::size_t>(s.m * (codes_per_row_bytes(s.k) + scales_per_row(s.k)));
 }
 
-// Rates of one core of the machines in docs/performance.md, rounded.
+// Rounded guesses of one core's rates; they only rank the kernels.
 double estimate(const Problem& problem, const Config&) noexcept {
   return estimate_us(problem, 1, 0.25, 1);
 }

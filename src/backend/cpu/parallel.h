@@ -25,13 +25,13 @@ class DefaultFloatEnvironment {
 };
 
 inline int num_threads(const ThreadPool* pool) noexcept {
-  return pool == nullptr ? 1 : pool->num_threads();
+  return pool == nullptr || pool->num_threads() < 1 ? 1 : pool->num_threads();
 }
 
 /// body(i) for every i in [0, count); body is noexcept.
 template <class Body>
 void parallel_for(ThreadPool* pool, std::int64_t count, const Body& body) noexcept {
-  if (pool == nullptr || pool->num_threads() == 1 || count <= 1) {
+  if (num_threads(pool) == 1 || count <= 1) {
     const DefaultFloatEnvironment environment;
     for (std::int64_t i = 0; i < count; ++i) body(i);
     return;

@@ -51,19 +51,13 @@ void quantize_into(const RunArgs& args, std::int64_t row, std::uint8_t* codes,
   std::memset(codes + bytes, 0, static_cast<std::size_t>(blocks) * 16 - bytes);
 }
 
-bool is_zero(const std::uint8_t codes[16]) noexcept {
-  std::uint64_t halves[2];
-  std::memcpy(halves, codes, sizeof halves);
-  return ((halves[0] | halves[1]) & 0x7777777777777777u) == 0;
-}
-
 /// The base of blocks [begin, end), or -1 where none holds them: their scales differ by more than
-/// 3, or one is NaN. Blocks of zeros do not count, unless their scale is NaN.
+/// 3, or one is NaN.
 int common_base(const std::uint8_t* codes, const std::uint8_t* scales, std::int64_t begin,
                 std::int64_t end) noexcept {
   int largest = -1, smallest = 256;
   for (std::int64_t b = begin; b < end; ++b) {
-    if (is_zero(codes + b * 16) && scales[b] != formats::kE8m0NaN) continue;
+    if (!scale_counts(codes + b * 16, scales[b])) continue;
     largest = std::max<int>(largest, scales[b]);
     smallest = std::min<int>(smallest, scales[b]);
   }
@@ -75,13 +69,6 @@ int common_base(const std::uint8_t* codes, const std::uint8_t* scales, std::int6
 }  // namespace
 
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512vbmi")
-
-/// Doubled E2M1 values, then the same shifted left by 1, 2 and 3.
-alignas(64) static constexpr std::int8_t kShiftedValues[64] = {
-    0, 1, 2,  3,  4,  6,  8,  12, 0, -1, -2,  -3,  -4,  -6,  -8,  -12,
-    0, 2, 4,  6,  8,  12, 16, 24, 0, -2, -4,  -6,  -8,  -12, -16, -24,
-    0, 4, 8,  12, 16, 24, 32, 48, 0, -4, -8,  -12, -16, -24, -32, -48,
-    0, 8, 16, 24, 32, 48, 64, 96, 0, -8, -16, -24, -32, -48, -64, -96};
 
 /// A block's packed codes to shifted values, in the order of UnpackedRows.
 static void expand_block(const std::uint8_t* codes, int shift, std::int8_t* out) noexcept {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "formats/mxfp4.h"
 #include "plan/kernel.h"
 
 namespace mxgemm::cpu {
@@ -13,6 +14,18 @@ inline constexpr int kTileBytes = 1024;  // 16 rows of 64 int8
 inline constexpr int kTileK = 64;        // elements of K in a tile: two blocks
 inline constexpr int kMaxShift = 3;      // 12 << 3 = 96 still fits an int8
 inline constexpr int kChunkBlocks = 16;  // 512 elements: what a finer fold covers
+
+/// By code | shift << 4: the doubled E2M1 value, shifted left.
+alignas(64) inline constexpr std::int8_t kShiftedValues[64] = {
+    0, 1, 2,  3,  4,  6,  8,  12, 0, -1, -2,  -3,  -4,  -6,  -8,  -12,
+    0, 2, 4,  6,  8,  12, 16, 24, 0, -2, -4,  -6,  -8,  -12, -16, -24,
+    0, 4, 8,  12, 16, 24, 32, 48, 0, -4, -8,  -12, -16, -24, -32, -48,
+    0, 8, 16, 24, 32, 48, 64, 96, 0, -8, -16, -24, -32, -48, -64, -96};
+static_assert([] {
+  for (unsigned i = 0; i < 64; ++i)
+    if (kShiftedValues[i] != formats::e2m1_doubled(i & 15u) * (1 << (i >> 4))) return false;
+  return true;
+}());
 
 /// A doubled value v of a block with scale byte s is stored as v << (s - base), where base is the
 /// row's (all its scales within 3 of each other), else the chunk's (the same of 16 blocks), else s
