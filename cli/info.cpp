@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kVariables[] = {"MXGEMM_CPU_ISA", "MXGEMM_TUNING", "MXGEMM_KERNEL"};
+constexpr const char* kVariables[] = {"MXGEMM_CPU_ISA", "MXGEMM_KERNEL"};
 
 std::string compiler() {
 #if defined(__clang__)

@@ -6,8 +6,12 @@
 
 namespace mxgemm::cli {
 
-/// From now on SIGINT, SIGTERM and SIGHUP are noted instead of ending the process.
+/// From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless ignored, are noted instead of ending the
+/// process.
 void watch_signals();
+
+/// A closed pipe or a file size limit becomes an error of the write, not the end of the process.
+void report_write_signals();
 
 /// The signal that came, or 0.
 int interrupted() noexcept;

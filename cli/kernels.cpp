@@ -98,7 +98,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_kernels(CLI::App& app, Command& chosen) {
-  CLI::App* sub = app.add_subcommand("kernels", "List the kernels that are built in, best first");
+  CLI::App* sub = app.add_subcommand("kernels", "List the kernels that are built in");
   auto options = std::make_shared<Options>();
   auto* markdown = sub->add_flag("--markdown", options->markdown, "As docs/kernels.md has it");
   sub->add_flag("--json", options->json, "As JSON")->excludes(markdown);

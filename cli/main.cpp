@@ -93,6 +93,7 @@ int dispatch(int argc, char** argv) {
 
 // NOLINTNEXTLINE(bugprone-exception-escape): before `try` only memory can run out
 int main(int argc, char** argv) {
+  report_write_signals();
   try {
     return dispatch(argc, argv);
   } catch (...) {  // no memory even to parse the options or to print an error

@@ -141,7 +141,7 @@ Status QuantizeConversion::write(const io::SafetensorsFile& file, io::Safetensor
   for (const io::TensorView& tensor : file.tensors()) {
     const Decision decision = selector_.decide(tensor);
     if (decision.verdict != Verdict::quantize) {
-      if (decision.verdict == Verdict::keep) float_layers_.push_back(layer_name(tensor.name));
+      if (is_layer_weight(tensor)) float_layers_.push_back(layer_name(tensor.name));
       if (const Status status = copy_tensor(file, tensor, writer); !status.is_ok()) return status;
       progress_.advance(static_cast<std::int64_t>(tensor.data.size()));
       continue;

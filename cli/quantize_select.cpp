@@ -10,11 +10,19 @@ namespace {
 constexpr const char* kDefaultInclude = "(^|\\.)weight$";
 constexpr const char* kDefaultExclude = "embed|lm_head|norm";
 
+// std::regex recurses once a character: longer names could exhaust the stack.
+constexpr std::size_t kMaxName = 4096;
+
 bool is_float(const io::TensorView& tensor) {
   return tensor.dtype == "F32" || tensor.dtype == "F16" || tensor.dtype == "BF16";
 }
 
 }  // namespace
+
+bool is_layer_weight(const io::TensorView& tensor) {
+  const std::size_t rank = tensor.shape.size();
+  return (rank == 2 || rank == 3) && (tensor.name == "weight" || tensor.name.ends_with(".weight"));
+}
 
 Status Selector::compile(const std::vector<std::string>& texts, const char* option,
                          std::vector<Pattern>& out) {
@@ -54,6 +62,9 @@ bool Selector::included(const io::TensorView& tensor) const {
 }
 
 Decision Selector::decide(const io::TensorView& tensor) const {
+  if (tensor.name.size() > kMaxName) {
+    return {Verdict::keep, fmt::format("its name is longer than {} bytes", kMaxName)};
+  }
   if (!included(tensor)) return {};
   for (const Pattern& pattern : exclude_) {
     if (!std::regex_search(tensor.name, pattern.regex)) continue;

@@ -10,6 +10,10 @@
 
 namespace mxgemm::cli {
 
+/// Whether a tensor that stays as it is belongs to a layer that a loader of the result would look
+/// for: `X.weight` of two or three dimensions.
+bool is_layer_weight(const io::TensorView& tensor);
+
 struct Selection {
   std::vector<std::string> include;  // replaces the default pattern `(^|\.)weight$`
   std::vector<std::string> exclude;  // adds to the default `embed|lm_head|norm`

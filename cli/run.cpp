@@ -1,8 +1,10 @@
 // mxgemm run: one layer of a checkpoint on activations from a .npy file.
 #include <fmt/core.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +13,7 @@
 
 #include "command.h"
 #include "formats/mxfp4.h"
+#include "interrupt.h"
 #include "io/npy.h"
 #include "io/text.h"
 #include "layers.h"
@@ -93,11 +96,13 @@ Result<std::vector<float>> read_bias(const io::Checkpoint& checkpoint, const Lay
   const auto [file, tensor] = checkpoint.find(name);
   if (tensor == nullptr) return std::vector<float>();
   const auto values = io::as_float_matrix(*tensor);
-  if (!values.is_ok()) return values.status();
+  if (!values.is_ok()) return bad(std::string(values.status().message()));
   const std::int64_t rows = layer.stacked ? layer.num_experts : 1;
   if (values->cols != layer.n || values->rows != rows) {
-    return bad(fmt::format("{}: bias {} is {}, the layer has N = {}", file->name(), io::quote(name),
-                           io::shape_string(tensor->shape), layer.n));
+    const std::string need = layer.stacked ? fmt::format("[{}, {}]", layer.num_experts, layer.n)
+                                           : fmt::format("[{}]", layer.n);
+    return bad(fmt::format("{}: bias {} is {}, the layer needs {}", file->name(), io::quote(name),
+                           io::shape_string(tensor->shape), need));
   }
   std::vector<float> bias(static_cast<std::size_t>(layer.n));
   const std::int64_t first = options.expert.value_or(0) * layer.n;
@@ -132,10 +137,26 @@ Status run_prequantized(const Plan& plan, const ConstMatrix& a, const Matrix& c,
   return plan.run(Mxfp4View(q), c, workspace, epilogue);
 }
 
+/// Y must not replace what the command reads.
+Status check_output_path(const Options& options, const io::Checkpoint& checkpoint) {
+  std::error_code ignored;
+  const auto same = [&](const std::filesystem::path& path) {
+    return std::filesystem::equivalent(path, options.output, ignored);
+  };
+  bool is_input = same(options.input) || same(options.file);
+  for (const io::SafetensorsFile& file : checkpoint.files()) is_input |= same(file.name());
+  if (!is_input) return {};
+  return Status::error(StatusCode::invalid_argument, "output %s is an input of this command",
+                       options.output.c_str());
+}
+
 Result<int> run(const Options& options) {
   if (options.prequantized && options.plan.activation == Activation::none) {
     return Status::error(StatusCode::invalid_argument,
                          "--prequantized quantizes A, --activation none forbids it");
+  }
+  if (!(std::fabs(options.alpha) <= double{std::numeric_limits<float>::max()})) {
+    return Status::error(StatusCode::invalid_argument, "--alpha is beyond float32");
   }
   if (!options.kernel.empty()) {
     const Status status = check_kernel_name(options.kernel);
@@ -143,12 +164,17 @@ Result<int> run(const Options& options) {
   }
   const auto checkpoint = io::Checkpoint::open(options.file);
   if (!checkpoint.is_ok()) return checkpoint.status();
+  if (const Status s = check_output_path(options, *checkpoint); !s.is_ok()) return s;
   const auto layer = find_layer(*checkpoint, options.tensor);
   if (!layer.is_ok()) return layer.status();
   const auto array = io::read_npy(options.input);
   if (!array.is_ok()) return array.status();
   const auto a = as_activations(*array, options.input.string(), *layer);
   if (!a.is_ok()) return a.status();
+  if (options.plan.activation == Activation::none && a->dtype == DType::f32) {
+    return bad(options.input.string() +
+               " is float32, needs float16, or bf16 as uint16, with --activation none");
+  }
   const auto threads = ThreadPool::create(options.threads);
   if (!threads.is_ok()) return threads.status();
   auto weights = select_weights(*layer, options);
@@ -171,6 +197,7 @@ Result<int> run(const Options& options) {
                                                                 options, threads->get())
                                              : plan->run(*a, c, workspace, epilogue);
   if (!status.is_ok()) return status;
+  watch_signals();  // until here there is nothing to clean up
   const io::NpyType type = options.out == DType::f32 ? io::NpyType::f4 : io::NpyType::u2;
   const Status written = io::write_npy(options.output, type, shape, y);
   if (!written.is_ok()) return written;

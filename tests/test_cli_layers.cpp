@@ -113,7 +113,8 @@ TEST_F(CliLayers, EveryKernelOfThePromiseGivesTheSameBits) {
 }
 
 TEST_F(CliLayers, PrequantizedIsTheFusedResult) {
-  const std::vector<std::string> fused = {"--tensor", "fc", "--alpha", "0.375"};
+  const std::vector<std::string> fused = {"--tensor",       "fc",    "--alpha", "0.375",
+                                          "--reproducible", "device"};
   std::vector<std::string> separate = fused;
   separate.emplace_back("--prequantized");
   const auto want = run_layer(fused);

@@ -107,9 +107,25 @@ Result<AtomicFile> AtomicFile::create(const fs::path& path) try {
                          "%s: is a folder, needs to be the name of a file to write",
                          display_name(path).c_str());
   }
+  // A link is written through; a device or pipe would be replaced by a file, so it is refused.
+  fs::path target = path;
+  if (fs::is_symlink(path, ignored)) {
+    std::error_code error;
+    target = fs::weakly_canonical(path, error);
+    if (error || fs::is_symlink(target, ignored)) {
+      return Status::error(StatusCode::io_error, "%s: cannot follow the link",
+                           display_name(path).c_str());
+    }
+  }
+  if (fs::exists(target, ignored) && !fs::is_regular_file(target, ignored)) {
+    return Status::error(
+        StatusCode::invalid_argument,
+        "%s: is a device, pipe or socket, needs to be a regular file or a new name",
+        display_name(path).c_str());
+  }
   auto impl = std::make_unique<Impl>();
-  impl->target = path;
-  impl->folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  impl->target = target;
+  impl->folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   impl->name = display_name(path);
   impl->buffer.reserve(kBufferBytes);
   constexpr int kAttempts = 100;  // names that a killed process with the same id left behind

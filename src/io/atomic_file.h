@@ -15,7 +15,8 @@ namespace mxgemm::io {
 /// 0666 less the umask. Only a killed process leaves one behind, named `.mxgemm-*.tmp`.
 class AtomicFile {
  public:
-  /// Errors: invalid_argument (empty path, path is a folder), io_error.
+  /// A link is written through. Errors: invalid_argument (empty path; path is a folder, device,
+  /// pipe or socket), io_error.
   static Result<AtomicFile> create(const std::filesystem::path& path);
   AtomicFile(AtomicFile&&) noexcept;
   AtomicFile& operator=(AtomicFile&&) noexcept;
@@ -24,7 +25,7 @@ class AtomicFile {
   /// Appends. Small pieces are collected; after an error every further call returns it again.
   Status write(std::span<const std::uint8_t> bytes);
   Status write(std::string_view text);
-  /// Flushes to the disk and renames into place, replacing a file or link of that name.
+  /// Flushes to the disk and renames into place, replacing a file of that name.
   Status commit();
 
  private:

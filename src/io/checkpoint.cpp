@@ -34,7 +34,8 @@ Result<std::vector<fs::path>> list_safetensors(const fs::path& folder) {
   fs::directory_iterator it(folder, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     const fs::path& path = it->path();
-    if (path.extension() == ".safetensors" && !it->is_directory()) paths.push_back(path);
+    std::error_code ignored;  // a link in a circle is listed; opening it says what is wrong
+    if (path.extension() == ".safetensors" && !it->is_directory(ignored)) paths.push_back(path);
   }
   if (error) {
     return Status::error(StatusCode::io_error, "%s: cannot list the folder: %s",
@@ -133,6 +134,8 @@ Result<Checkpoint> Checkpoint::open(const fs::path& path) try {
     if (!status.is_ok()) return status;
   }
   return out;
+} catch (const fs::filesystem_error& e) {
+  return Status::error(StatusCode::io_error, "%s: %s", path.c_str(), e.code().message().c_str());
 } catch (const std::exception& e) {
   return Status::error(StatusCode::out_of_memory, "%s: no memory for the checkpoint (%s)",
                        path.c_str(), e.what());
