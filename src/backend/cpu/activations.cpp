@@ -44,9 +44,13 @@ void unpack_blocks(UnpackBlocks unpack, const std::uint8_t* codes, const std::ui
   const std::int64_t at = row * out.num_blocks + first;
   unpack(codes, count, out.values + at * kBlock, out.offsets + at);
   for (std::int64_t b = 0; b < count; ++b) {
-    out.scales[at + b] = 0.25f * formats::e8m0_to_float(scales[b]);
-    out.scale_bytes[at + b] = scales[b];
-    moderate = moderate && scales[b] >= kModerateMin && scales[b] <= kModerateMax;
+    // A block of zeros, common behind a ReLU, has scale byte 0: any finite scale gives the same +0,
+    // and one in the moderate range does not send its whole row to the general path.
+    const std::uint8_t scale =
+        scale_counts(codes + b * 16, scales[b]) ? scales[b] : formats::kE8m0One;
+    out.scales[at + b] = 0.25f * formats::e8m0_to_float(scale);
+    out.scale_bytes[at + b] = scale;
+    moderate = moderate && scale >= kModerateMin && scale <= kModerateMax;
   }
 }
 
