@@ -8,6 +8,6 @@ mxfp4_model=build/demo/fashion_mnist-mxfp4.safetensors
 
 cmake --preset demo
 cmake --build --preset demo
-build/demo/cli/mxgemm quantize "$float_model" -o "$mxfp4_model" --short-block
+build/demo/cli/mxgemm quantize "$float_model" -o "$mxfp4_model" --short-block --force
 build/demo/cli/mxgemm inspect "$mxfp4_model"
 build/demo/examples/classify "$float_model" "$mxfp4_model" "$@"
