@@ -207,7 +207,7 @@ TEST_F(CApi, ErrorsCarryTheirSentence) {
 TEST_F(CApi, NewerStructsAreLonger) {
   struct {
     mxgemm_plan_options known = MXGEMM_PLAN_OPTIONS_INIT;
-    int later = 0;
+    std::uint64_t later = 0;  // as wide as the alignment: padding would have any bytes
   } options;
   options.known.struct_size = sizeof options;
   mxgemm_plan* plan = nullptr;

@@ -5,7 +5,7 @@
  *   sentence for the calling thread until its next failing call.
  * - Option structs start with struct_size, which the caller sets to sizeof(the struct) (their
  *   MXGEMM_..._INIT does); fields added later keep their default for older callers, and a newer
- *   caller's unknown fields must be zero.
+ *   caller's unknown fields must be zero (no struct has padding at its end).
  * - Handles are immutable and may be used from many threads; destroy accepts NULL, accessors that
  *   return no status take a handle that is not NULL. After fork() a child makes its own thread
  * pools and plans: threads do not survive it.
