@@ -20,7 +20,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 16;  // of folders in a checkpoint
 constexpr const char* kConfigName = "config.json";
-constexpr const char* kIndexName = "model.safetensors.index.json";
 
 Status usage(const char* format, const fs::path& path) {
   return Status::error(StatusCode::invalid_argument, format, path.c_str());
@@ -229,8 +228,9 @@ Status convert_checkpoint(const ConversionPaths& paths, const io::Checkpoint& ch
     const Status status = convert_file(file, target, conversion, written);
     if (!status.is_ok()) return status;
   }
-  if (fs::exists(paths.in / kIndexName)) {
-    const Status status = write_index(paths.in / kIndexName, folder.path() / kIndexName, written);
+  if (fs::exists(paths.in / io::kIndexFileName)) {
+    const Status status =
+        write_index(paths.in / io::kIndexFileName, folder.path() / io::kIndexFileName, written);
     if (!status.is_ok()) return status;
   }
   if (config->is_object()) {

@@ -153,11 +153,7 @@ Result<int> run(const Options& options) {
 void add_dequantize(CLI::App& app, Command& chosen) {
   CLI::App* sub = app.add_subcommand("dequantize", "Turn an MXFP4 checkpoint back into floats");
   auto options = std::make_shared<Options>();
-  sub->add_option("IN", options->paths.in, "A .safetensors file, or a folder of them")->required();
-  sub->add_option("-o,--output", options->paths.out, "File or folder to write")
-      ->required()
-      ->type_name("OUT");
-  sub->add_flag("--force", options->paths.force, "Replace OUT if it exists");
+  add_conversion_paths(*sub, options->paths);
   add_parsed(*sub, "--dtype", options->dtype, parse_out_dtype, "Type to write: bf16 or f32")
       ->required()
       ->type_name("DTYPE");

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "checkpoint_output.h"
 #include "mxgemm/kernels.h"
 
 namespace mxgemm::cli {
@@ -84,6 +85,12 @@ CLI::Option* add_int(CLI::App& app, const std::string& name, std::int64_t& targe
   return add_parsed(
       app, name, target, [min, max](std::string_view text) { return parse_int(text, min, max); },
       description);
+}
+
+void add_conversion_paths(CLI::App& app, ConversionPaths& paths) {
+  app.add_option("IN", paths.in, "A .safetensors file, or a folder of them")->required();
+  app.add_option("-o,--output", paths.out, "File or folder to write")->required()->type_name("OUT");
+  app.add_flag("--force", paths.force, "Replace OUT if it exists");
 }
 
 void add_threads(CLI::App& app, int& threads) {

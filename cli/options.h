@@ -16,6 +16,8 @@
 
 namespace mxgemm::cli {
 
+struct ConversionPaths;
+
 /// A whole number in [min, max], nothing before or after it.
 Result<std::int64_t> parse_int(std::string_view text, std::int64_t min, std::int64_t max);
 /// A finite decimal number.
@@ -43,6 +45,9 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, T& target, Parse
 
 CLI::Option* add_int(CLI::App& app, const std::string& name, std::int64_t& target, std::int64_t min,
                      std::int64_t max, const std::string& description);
+
+/// IN, -o OUT and --force of the commands that turn one checkpoint into another.
+void add_conversion_paths(CLI::App& app, ConversionPaths& paths);
 
 void add_threads(CLI::App& app, int& threads);
 void add_scale_rule(CLI::App& app, ScaleRule& rule);

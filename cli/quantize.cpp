@@ -272,11 +272,7 @@ Result<int> run(const Options& options) {
 void add_quantize(CLI::App& app, Command& chosen) {
   CLI::App* sub = app.add_subcommand("quantize", "Turn a float checkpoint into an MXFP4 one");
   auto options = std::make_shared<Options>();
-  sub->add_option("IN", options->paths.in, "A .safetensors file, or a folder of them")->required();
-  sub->add_option("-o,--output", options->paths.out, "File or folder to write")
-      ->required()
-      ->type_name("OUT");
-  sub->add_flag("--force", options->paths.force, "Replace OUT if it exists");
+  add_conversion_paths(*sub, options->paths);
   add_scale_rule(*sub, options->quantize.rule);
   add_non_finite(*sub, options->quantize.non_finite);
   sub->add_option("--include", options->selection.include,
