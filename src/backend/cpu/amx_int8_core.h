@@ -254,7 +254,7 @@ class AmxTask {
   void flush(int tile, std::int64_t b, int chunk_block) noexcept {
     const std::int64_t row = (tile_begin_ + tile) * kTileRows;
     for (int p = 0; p < 2; ++p)
-      add_tile(scratch_.ints[tile][p], a_.scales + row * a_.num_blocks + b, a_.num_blocks,
+      add_tile(scratch_.ints[tile][p], a_.scales + row * a_.scales_stride() + b, a_.scales_stride(),
                scratch_.w_scales[p][chunk_block], scratch_.floats[tile][p]);
   }
   void clear_floats() noexcept {
@@ -303,7 +303,7 @@ class AmxTask {
     bool folded = true;
     for (int tile = rows.first; tile <= rows.second; ++tile)
       for (int r = 0; r < kTileRows; ++r)
-        folded &= a_.folded[((tile_begin_ + tile) * kTileRows + r) * a_.num_chunks + chunk] != 0;
+        folded &= a_.grain[a_.chunk_at(tile_begin_ + tile, chunk) + r] == kGrainChunk;
     return folded;
   }
 

@@ -1,3 +1,4 @@
+// Two passes over a row, since the base of its blocks is known only after all their scales are.
 #include "backend/cpu/shifted_rows.h"
 
 #include <immintrin.h>
@@ -6,6 +7,7 @@
 #include <cstring>
 
 #include "backend/cpu/arena.h"
+#include "backend/cpu/fold_scales_avx512.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/isa_region.h"
 #include "backend/cpu/parallel.h"
@@ -18,6 +20,8 @@ namespace {
 
 using formats::kBlock;
 
+constexpr std::int64_t kBatchBlocks = 32;  // quantized at a time, into 544 bytes of stack
+
 ShiftedRows carve(Arena& arena, std::int64_t rows, std::int64_t k) noexcept {
   ShiftedRows r;
   const std::int64_t padded = layout::round_up(rows, kTileRows);
@@ -25,55 +29,66 @@ ShiftedRows carve(Arena& arena, std::int64_t rows, std::int64_t k) noexcept {
   r.num_chunks = layout::ceil_div(r.num_blocks, kChunkBlocks);
   r.k_tiles = layout::ceil_div(r.num_blocks, 2);
   r.tiles = arena.take<std::int8_t>(padded * r.k_tiles * kTileK);
-  r.scales = arena.take<std::uint8_t>(padded * r.num_blocks);
+  r.row_base = arena.take<std::uint8_t>(padded);
   r.uniform = arena.take<std::uint8_t>(padded);
-  r.folded = arena.take<std::uint8_t>(padded * r.num_chunks);
-  r.codes = arena.take<std::uint8_t>(rows * r.num_blocks * 16);
+  r.chunk_base = arena.take<std::uint8_t>(padded * r.num_chunks);
+  r.grain = arena.take<std::uint8_t>(padded * r.num_chunks);
+  r.scales = arena.take<std::uint8_t>(padded * r.scales_stride());
   return r;
 }
 
-/// Packed codes of one row, pads 0, and its scales.
-void quantize_into(const RunArgs& args, std::int64_t row, std::uint8_t* codes,
-                   std::uint8_t* scales) noexcept {
-  const std::int64_t k = args.w.k, blocks = scales_per_row(k);
-  const auto bytes = static_cast<std::size_t>(codes_per_row_bytes(k));
+/// A row's part of the output.
+struct OutputRow {
+  const ShiftedRows& out;
+  std::int64_t row;
+
+  /// Block b: 32 values.
+  std::int8_t* block(std::int64_t b) const noexcept {
+    return out.tile(row / kTileRows, b / 2) + row % kTileRows * kTileK + b % 2 * kBlock;
+  }
+  std::uint8_t* scales() const noexcept { return out.scales + row * out.scales_stride(); }
+  /// Into chunk_base and grain.
+  std::int64_t chunk_at(std::int64_t chunk) const noexcept {
+    return out.chunk_at(row / kTileRows, chunk) + row % kTileRows;
+  }
+  int chunk_blocks(std::int64_t chunk) const noexcept {
+    return static_cast<int>(
+        std::min<std::int64_t>(kChunkBlocks, out.num_blocks - chunk * kChunkBlocks));
+  }
+  void set_row(bool uniform, int base) const noexcept {
+    out.uniform[row] = uniform ? 1 : 0;
+    out.row_base[row] = uniform ? static_cast<std::uint8_t>(base) : formats::kE8m0NaN;
+  }
+};
+
+/// Packed codes, pads 0, and scales of blocks [first, first + count) of a row.
+void codes_of(const RunArgs& args, std::int64_t row, std::int64_t first, std::int64_t count,
+              std::uint8_t* codes, std::uint8_t* scales) noexcept {
+  const std::int64_t elements = std::min(count * kBlock, args.w.k - first * kBlock);
+  const auto bytes = static_cast<std::size_t>((elements + 1) / 2);
   if (args.a_mxfp4.codes != nullptr) {
     const Mxfp4View& a = args.a_mxfp4;
-    std::memcpy(codes, a.codes + row * a.codes_stride, bytes);
-    std::memcpy(scales, a.scales + row * a.scales_stride, static_cast<std::size_t>(blocks));
-    if (k % 2 != 0) codes[bytes - 1] &= 0x0F;  // callers' pads are not trusted
+    std::memcpy(codes, a.codes + row * a.codes_stride + first * 16, bytes);
+    std::memcpy(scales, a.scales + row * a.scales_stride + first, static_cast<std::size_t>(count));
+    if (elements % 2 != 0) codes[bytes - 1] &= 0x0F;  // callers' pads are not trusted
   } else {
     const auto* x = static_cast<const std::uint8_t*>(args.a.data) +
-                    row * args.a.row_stride * size_of(args.a.dtype);
-    quantize_row_avx512(x, args.a.dtype, k, scale_rule_addend(args.activation_rule),
+                    (row * args.a.row_stride + first * kBlock) * size_of(args.a.dtype);
+    quantize_row_avx512(x, args.a.dtype, elements, scale_rule_addend(args.activation_rule),
                         args.non_finite, codes, scales);
   }
-  std::memset(codes + bytes, 0, static_cast<std::size_t>(blocks) * 16 - bytes);
-}
-
-/// The base of blocks [begin, end), or -1 where none holds them: their scales differ by more than
-/// 3, or one is NaN.
-int common_base(const std::uint8_t* codes, const std::uint8_t* scales, std::int64_t begin,
-                std::int64_t end) noexcept {
-  int largest = -1, smallest = 256;
-  for (std::int64_t b = begin; b < end; ++b) {
-    if (!scale_counts(codes + b * 16, scales[b])) continue;
-    largest = std::max<int>(largest, scales[b]);
-    smallest = std::min<int>(smallest, scales[b]);
-  }
-  if (largest < 0) return formats::kE8m0One;
-  if (largest == formats::kE8m0NaN || largest - smallest > kMaxShift) return -1;
-  return std::max(largest - kMaxShift, 0);
+  std::memset(codes + bytes, 0, static_cast<std::size_t>(count) * 16 - bytes);
 }
 
 }  // namespace
 
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512vbmi")
 
-/// A block's packed codes to shifted values, in the order of UnpackedRows.
-static void expand_block(const std::uint8_t* codes, int shift, std::int8_t* out) noexcept {
+/// A block's packed codes, in the first half of its place, to shifted values, in the order of
+/// UnpackedRows.
+static void expand_block(std::int8_t* block, int shift) noexcept {
   const __m128i mask = _mm_set1_epi8(15);
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block));
   const __m128i even = _mm_and_si128(bytes, mask);
   const __m128i odd = _mm_and_si128(_mm_srli_epi16(bytes, 4), mask);
   const __m256i order =
@@ -81,55 +96,74 @@ static void expand_block(const std::uint8_t* codes, int shift, std::int8_t* out)
   const __m256i index = _mm256_or_si256(order, _mm256_set1_epi8(static_cast<char>(shift << 4)));
   const __m512i values =
       _mm512_permutexvar_epi8(_mm512_castsi256_si512(index), _mm512_load_si512(kShiftedValues));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_castsi512_si256(values));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(block), _mm512_castsi512_si256(values));
+}
+
+/// Chooses a chunk's bases: the row's, or (row_base < 0) its own. Writes them; returns the shifts.
+static __m128i fold(const OutputRow& row, std::int64_t chunk, __mmask16 counted,
+                    int row_base) noexcept {
+  auto* at = reinterpret_cast<__m128i*>(row.scales() + chunk * kChunkBlocks);
+  const __m128i scales = _mm_loadu_si128(at);
+  const FoldedChunk folded =
+      row_base >= 0 ? FoldedChunk{_mm_set1_epi8(static_cast<char>(row_base)), kGrainChunk}
+                    : fold_chunk(scales, counted);
+  const auto pads = static_cast<__mmask16>(0xFFFFu << row.chunk_blocks(chunk));
+  _mm_storeu_si128(at, _mm_mask_mov_epi8(folded.bases, pads, _mm_set1_epi8(formats::kE8m0One)));
+  row.out.grain[row.chunk_at(chunk)] = folded.grain;
+  row.out.chunk_base[row.chunk_at(chunk)] =
+      folded.grain == kGrainChunk ? static_cast<std::uint8_t>(_mm_extract_epi8(folded.bases, 0))
+                                  : formats::kE8m0NaN;
+  return shifts_of(scales, folded.bases);
 }
 
 MXGEMM_ISA_END
 namespace {
 
-/// Blocks [begin, end) of a row into its tiles, with their base (-1: their own scales).
-void expand_blocks(const ShiftedRows& out, std::int64_t row, std::int64_t begin, std::int64_t end,
-                   int base) noexcept {
-  const std::uint8_t* codes = out.codes + row * out.num_blocks * 16;
-  std::uint8_t* scales = out.scales + row * out.num_blocks;
-  std::int8_t* tiles =
-      out.tiles + (row / kTileRows * out.k_tiles) * kTileBytes + row % kTileRows * kTileK;
-  for (std::int64_t b = begin; b < end; ++b) {
-    const int shift = base < 0 ? 0 : std::clamp(scales[b] - base, 0, kMaxShift);
-    expand_block(codes + b * 16, shift, tiles + b / 2 * kTileBytes + b % 2 * kBlock);
-    if (base >= 0) scales[b] = static_cast<std::uint8_t>(base);
+/// A row of any type: its packed codes wait in the first halves of the blocks' places in the tiles.
+void shift_row(const RunArgs& args, const OutputRow& row) noexcept {
+  const std::int64_t num_blocks = row.out.num_blocks;
+  int largest = 0, smallest = 255;
+  for (std::int64_t first = 0; first < num_blocks; first += kBatchBlocks) {
+    const std::int64_t count = std::min(kBatchBlocks, num_blocks - first);
+    std::uint8_t codes[kBatchBlocks * 16], scales[kBatchBlocks];
+    codes_of(args, row.row, first, count, codes, scales);
+    for (std::int64_t b = 0; b < count; ++b) {
+      std::memcpy(row.block(first + b), codes + b * 16, 16);
+      row.scales()[first + b] = scales[b];
+      if (!scale_counts(codes + b * 16, scales[b])) continue;
+      largest = std::max<int>(largest, scales[b]);
+      smallest = std::min<int>(smallest, scales[b]);
+    }
   }
+  const bool none = largest < smallest;
+  const bool uniform = none || (largest - smallest <= kMaxShift && largest != formats::kE8m0NaN);
+  const int base = none ? formats::kE8m0One : std::max(largest - kMaxShift, 0);
+  row.set_row(uniform, base);
+  for (std::int64_t chunk = 0; chunk < row.out.num_chunks; ++chunk) {
+    const std::int64_t first = chunk * kChunkBlocks;
+    unsigned counted = 0;
+    for (int b = 0; b < row.chunk_blocks(chunk); ++b) {
+      std::uint8_t codes[16];
+      std::memcpy(codes, row.block(first + b), sizeof codes);
+      counted |= unsigned{scale_counts(codes, row.scales()[first + b])} << b;
+    }
+    std::uint8_t shifts[kChunkBlocks];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(shifts),
+                     fold(row, chunk, static_cast<__mmask16>(counted), uniform ? base : -1));
+    for (int b = 0; b < row.chunk_blocks(chunk); ++b) expand_block(row.block(first + b), shifts[b]);
+  }
+  if (num_blocks % 2 != 0) std::memset(row.block(num_blocks), 0, kBlock);  // half of the last tile
 }
 
-void shift_row(const RunArgs& args, std::int64_t row, const ShiftedRows& out) noexcept {
-  std::uint8_t* codes = out.codes + row * out.num_blocks * 16;
-  std::uint8_t* scales = out.scales + row * out.num_blocks;
-  quantize_into(args, row, codes, scales);
-  if (out.num_blocks % 2 != 0)  // the last tile's second half
-    std::memset(out.tiles + ((row / kTileRows + 1) * out.k_tiles - 1) * kTileBytes +
-                    row % kTileRows * kTileK + kBlock,
-                0, kBlock);
-  const int row_base = common_base(codes, scales, 0, out.num_blocks);
-  out.uniform[row] = row_base >= 0 ? 1 : 0;
-  for (std::int64_t chunk = 0; chunk < out.num_chunks; ++chunk) {
-    const std::int64_t begin = chunk * kChunkBlocks;
-    const std::int64_t end = std::min(out.num_blocks, begin + kChunkBlocks);
-    const int base = row_base >= 0 ? row_base : common_base(codes, scales, begin, end);
-    out.folded[row * out.num_chunks + chunk] = base >= 0 ? 1 : 0;
-    expand_blocks(out, row, begin, end, base);
+/// A row past the last one.
+void clear_row(const OutputRow& row) noexcept {
+  for (std::int64_t t = 0; t < row.out.k_tiles; ++t) std::memset(row.block(2 * t), 0, kTileK);
+  std::memset(row.scales(), formats::kE8m0One, static_cast<std::size_t>(row.out.scales_stride()));
+  for (std::int64_t chunk = 0; chunk < row.out.num_chunks; ++chunk) {
+    row.out.chunk_base[row.chunk_at(chunk)] = formats::kE8m0One;
+    row.out.grain[row.chunk_at(chunk)] = kGrainChunk;
   }
-}
-
-/// A row past the last one: zeros under any scale.
-void clear_row(std::int64_t row, const ShiftedRows& out) noexcept {
-  for (std::int64_t t = 0; t < out.k_tiles; ++t)
-    std::memset(
-        out.tiles + (row / kTileRows * out.k_tiles + t) * kTileBytes + row % kTileRows * kTileK, 0,
-        kTileK);
-  std::memset(out.scales + row * out.num_blocks, formats::kE8m0One,
-              static_cast<std::size_t>(out.num_blocks));
-  std::memset(out.folded + row * out.num_chunks, 1, static_cast<std::size_t>(out.num_chunks));
-  out.uniform[row] = 1;
+  row.set_row(true, formats::kE8m0One);
 }
 
 }  // namespace
@@ -149,8 +183,10 @@ void shift_activations(const RunArgs& args, const ShiftedRows& out) noexcept {
   const std::int64_t rows = args.m(), padded = layout::round_up(rows, kTileRows);
   const std::int64_t step = std::max<std::int64_t>(1, 8192 / args.w.k);
   parallel_for(args.threads, layout::ceil_div(padded, step), [&](std::int64_t task) noexcept {
-    for (std::int64_t r = task * step; r < std::min(padded, (task + 1) * step); ++r)
-      r < rows ? shift_row(args, r, out) : clear_row(r, out);
+    for (std::int64_t r = task * step; r < std::min(padded, (task + 1) * step); ++r) {
+      const OutputRow row{out, r};
+      r < rows ? shift_row(args, row) : clear_row(row);
+    }
   });
 }
 
