@@ -1,14 +1,14 @@
 // Quantizing bf16 with AVX-512, in 16-bit arithmetic; bit for bit the portable quantizer.
 //
-// 32 blocks at a time: their amax come from a tree of interleaving maxima (each step merges two
-// vectors, so the tree costs 3 instructions a block), their scales from one vector. An element's
-// code is then a table look-up: its bf16 magnitude less the scale's exponent, in quarters of a
+// 32 blocks at a time: their amax and scales in one vector (block_amax_avx512.h). An element's code
+// is then a table look-up: its bf16 magnitude less the scale's exponent, in quarters of a
 // binade, rounded so that ties fall to the even code. Blocks with a NaN, an infinity or a tiny amax
 // go to the portable code; other types than bf16 to the AVX2 quantizer.
 #include <immintrin.h>
 
 #include <cstring>
 
+#include "backend/cpu/block_amax_avx512.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/isa_region.h"
 #include "formats/mxfp4.h"
@@ -18,39 +18,10 @@ MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq")
 
 namespace {
 
-constexpr int kBatch = 32;  // blocks
-constexpr int kBf16Inf = 0x7F80;
-// Below this scale byte subnormal elements matter, and a bf16's bits are no logarithm there.
-constexpr int kMinScale = 5;
+constexpr int kBatch = kAmaxBlocks;
 
 inline __m512i load512(const void* p) noexcept {
   return _mm512_loadu_si512(p);
-}
-
-inline __m512i magnitudes(const std::uint8_t* block) noexcept {
-  return _mm512_and_si512(load512(block), _mm512_set1_epi16(0x7FFF));
-}
-
-/// Two vectors of maxima into one that holds both, interleaved as 16, 32 or 64-bit groups.
-inline __m512i merge16(__m512i a, __m512i b) noexcept {
-  return _mm512_max_epu16(_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b));
-}
-inline __m512i merge32(__m512i a, __m512i b) noexcept {
-  return _mm512_max_epu16(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-}
-inline __m512i merge64(__m512i a, __m512i b) noexcept {
-  return _mm512_max_epu16(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-}
-inline __m512i merge128(__m512i a, __m512i b) noexcept {
-  return _mm512_max_epu16(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
-}
-
-/// 8 blocks' maxima, one a 16-bit lane, each over a quarter of its block in every 128 bits.
-inline __m512i amax8(const std::uint8_t* p) noexcept {
-  const auto pair = [p](int i) noexcept {
-    return merge16(magnitudes(p + 64 * i), magnitudes(p + 64 * (i + 1)));
-  };
-  return merge64(merge32(pair(0), pair(2)), merge32(pair(4), pair(6)));
 }
 
 /// Magnitude codes by (magnitude bits - those of 1/8, in quarters of a binade, rounded up).
@@ -78,13 +49,10 @@ inline __m512i block_codes(const std::uint8_t* block, __m512i origin, __m512i ta
 /// 32 consecutive blocks.
 inline void quantize_batch(const std::uint8_t* p, std::uint32_t addend, NonFinite policy,
                            std::uint8_t* codes, std::uint8_t* scales) noexcept {
-  const __m512i amax = merge128(merge128(amax8(p), amax8(p + 8 * 64)),
-                                merge128(amax8(p + 16 * 64), amax8(p + 24 * 64)));
-  const __m512i rounded =
-      _mm512_add_epi16(amax, _mm512_set1_epi16(static_cast<short>(addend >> 16)));
-  const __m512i scale = _mm512_subs_epu16(_mm512_srli_epi16(rounded, 7), _mm512_set1_epi16(2));
-  const __mmask32 slow = _mm512_cmpge_epu16_mask(amax, _mm512_set1_epi16(kBf16Inf)) |
-                         _mm512_cmplt_epu16_mask(scale, _mm512_set1_epi16(kMinScale));
+  const __m512i amax = amax32(amax8(p), amax8(p + 8 * kBlockBytes), amax8(p + 16 * kBlockBytes),
+                              amax8(p + 24 * kBlockBytes));
+  const __m512i scale = scales_of_amax(amax, addend);
+  const __mmask32 slow = slow_blocks(amax, scale);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(scales), _mm512_cvtepi16_epi8(scale));
   alignas(64) std::uint16_t origins[kBatch];  // scale * 128 + bits of 1/8 - bits of 1 - 31
   _mm512_store_si512(origins, _mm512_sub_epi16(_mm512_slli_epi16(scale, 7),

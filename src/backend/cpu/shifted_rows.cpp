@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "backend/cpu/arena.h"
-#include "backend/cpu/fold_scales_avx512.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/isa_region.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/shifted_row.h"
 #include "formats/mxfp4.h"
 #include "layout/layouts.h"
 #include "quantize/quantize_block.h"
@@ -36,30 +36,6 @@ ShiftedRows carve(Arena& arena, std::int64_t rows, std::int64_t k) noexcept {
   r.scales = arena.take<std::uint8_t>(padded * r.scales_stride());
   return r;
 }
-
-/// A row's part of the output.
-struct OutputRow {
-  const ShiftedRows& out;
-  std::int64_t row;
-
-  /// Block b: 32 values.
-  std::int8_t* block(std::int64_t b) const noexcept {
-    return out.tile(row / kTileRows, b / 2) + row % kTileRows * kTileK + b % 2 * kBlock;
-  }
-  std::uint8_t* scales() const noexcept { return out.scales + row * out.scales_stride(); }
-  /// Into chunk_base and grain.
-  std::int64_t chunk_at(std::int64_t chunk) const noexcept {
-    return out.chunk_at(row / kTileRows, chunk) + row % kTileRows;
-  }
-  int chunk_blocks(std::int64_t chunk) const noexcept {
-    return static_cast<int>(
-        std::min<std::int64_t>(kChunkBlocks, out.num_blocks - chunk * kChunkBlocks));
-  }
-  void set_row(bool uniform, int base) const noexcept {
-    out.uniform[row] = uniform ? 1 : 0;
-    out.row_base[row] = uniform ? static_cast<std::uint8_t>(base) : formats::kE8m0NaN;
-  }
-};
 
 /// Packed codes, pads 0, and scales of blocks [first, first + count) of a row.
 void codes_of(const RunArgs& args, std::int64_t row, std::int64_t first, std::int64_t count,
@@ -99,28 +75,11 @@ static void expand_block(std::int8_t* block, int shift) noexcept {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(block), _mm512_castsi512_si256(values));
 }
 
-/// Chooses a chunk's bases: the row's, or (row_base < 0) its own. Writes them; returns the shifts.
-static __m128i fold(const OutputRow& row, std::int64_t chunk, __mmask16 counted,
-                    int row_base) noexcept {
-  auto* at = reinterpret_cast<__m128i*>(row.scales() + chunk * kChunkBlocks);
-  const __m128i scales = _mm_loadu_si128(at);
-  const FoldedChunk folded =
-      row_base >= 0 ? FoldedChunk{_mm_set1_epi8(static_cast<char>(row_base)), kGrainChunk}
-                    : fold_chunk(scales, counted);
-  const auto pads = static_cast<__mmask16>(0xFFFFu << row.chunk_blocks(chunk));
-  _mm_storeu_si128(at, _mm_mask_mov_epi8(folded.bases, pads, _mm_set1_epi8(formats::kE8m0One)));
-  row.out.grain[row.chunk_at(chunk)] = folded.grain;
-  row.out.chunk_base[row.chunk_at(chunk)] =
-      folded.grain == kGrainChunk ? static_cast<std::uint8_t>(_mm_extract_epi8(folded.bases, 0))
-                                  : formats::kE8m0NaN;
-  return shifts_of(scales, folded.bases);
-}
-
 MXGEMM_ISA_END
 namespace {
 
 /// A row of any type: its packed codes wait in the first halves of the blocks' places in the tiles.
-void shift_row(const RunArgs& args, const OutputRow& row) noexcept {
+void shift_codes(const RunArgs& args, const ShiftedRow& row) noexcept {
   const std::int64_t num_blocks = row.out.num_blocks;
   int largest = 0, smallest = 255;
   for (std::int64_t first = 0; first < num_blocks; first += kBatchBlocks) {
@@ -135,10 +94,7 @@ void shift_row(const RunArgs& args, const OutputRow& row) noexcept {
       smallest = std::min<int>(smallest, scales[b]);
     }
   }
-  const bool none = largest < smallest;
-  const bool uniform = none || (largest - smallest <= kMaxShift && largest != formats::kE8m0NaN);
-  const int base = none ? formats::kE8m0One : std::max(largest - kMaxShift, 0);
-  row.set_row(uniform, base);
+  const int row_base = row.choose_base(largest, smallest);
   for (std::int64_t chunk = 0; chunk < row.out.num_chunks; ++chunk) {
     const std::int64_t first = chunk * kChunkBlocks;
     unsigned counted = 0;
@@ -149,21 +105,30 @@ void shift_row(const RunArgs& args, const OutputRow& row) noexcept {
     }
     std::uint8_t shifts[kChunkBlocks];
     _mm_storeu_si128(reinterpret_cast<__m128i*>(shifts),
-                     fold(row, chunk, static_cast<__mmask16>(counted), uniform ? base : -1));
+                     fold(row, chunk, static_cast<__mmask16>(counted), row_base));
     for (int b = 0; b < row.chunk_blocks(chunk); ++b) expand_block(row.block(first + b), shifts[b]);
   }
   if (num_blocks % 2 != 0) std::memset(row.block(num_blocks), 0, kBlock);  // half of the last tile
 }
 
+void shift_row(const RunArgs& args, const ShiftedRow& row) noexcept {
+  if (args.a_mxfp4.codes == nullptr && args.a.dtype == DType::bf16 &&
+      shift_row_bf16(
+          static_cast<const std::uint8_t*>(args.a.data) + row.row * args.a.row_stride * 2, args.w.k,
+          scale_rule_addend(args.activation_rule), row))
+    return;
+  shift_codes(args, row);
+}
+
 /// A row past the last one.
-void clear_row(const OutputRow& row) noexcept {
+void clear_row(const ShiftedRow& row) noexcept {
   for (std::int64_t t = 0; t < row.out.k_tiles; ++t) std::memset(row.block(2 * t), 0, kTileK);
   std::memset(row.scales(), formats::kE8m0One, static_cast<std::size_t>(row.out.scales_stride()));
   for (std::int64_t chunk = 0; chunk < row.out.num_chunks; ++chunk) {
     row.out.chunk_base[row.chunk_at(chunk)] = formats::kE8m0One;
     row.out.grain[row.chunk_at(chunk)] = kGrainChunk;
   }
-  row.set_row(true, formats::kE8m0One);
+  row.choose_base(0, 255);  // nothing counts
 }
 
 }  // namespace
@@ -184,7 +149,7 @@ void shift_activations(const RunArgs& args, const ShiftedRows& out) noexcept {
   const std::int64_t step = std::max<std::int64_t>(1, 8192 / args.w.k);
   parallel_for(args.threads, layout::ceil_div(padded, step), [&](std::int64_t task) noexcept {
     for (std::int64_t r = task * step; r < std::min(padded, (task + 1) * step); ++r) {
-      const OutputRow row{out, r};
+      const ShiftedRow row{out, r};
       r < rows ? shift_row(args, row) : clear_row(row);
     }
   });
