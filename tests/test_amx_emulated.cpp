@@ -35,6 +35,10 @@ struct EmulatedTiles {
                   config.row_bytes[kTile]);
   }
   template <int kTile>
+  static void stream(const void* p) noexcept {
+    load<kTile>(p);
+  }
+  template <int kTile>
   static void store(void* p) noexcept {
     for (int r = 0; r < config.rows[kTile]; ++r)
       std::memcpy(static_cast<std::uint8_t*>(p) + 64 * r, tiles[kTile][r], config.row_bytes[kTile]);
@@ -60,8 +64,9 @@ struct EmulatedTiles {
 class AmxEmulated : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (cpu::detected_isa() < cpu::Isa::avx512vnni || !__builtin_cpu_supports("avx512vbmi"))
-      GTEST_SKIP() << "this CPU lacks AVX-512 VBMI";
+    if (cpu::detected_isa() < cpu::Isa::avx512vnni || !__builtin_cpu_supports("avx512vbmi") ||
+        !__builtin_cpu_supports("avx512bf16"))
+      GTEST_SKIP() << "this CPU lacks AVX-512 VBMI or BF16";
   }
 
   static std::vector<float> run(const HostMxfp4& a, const HostMxfp4& w) {
@@ -79,11 +84,11 @@ class AmxEmulated : public ::testing::Test {
     const cpu::ShiftedRows shifted = cpu::shifted_rows(aligned, a.rows, a.cols);
     cpu::shift_activations(args, shifted);
     const std::int64_t row_tiles = (a.rows + 15) / 16;
-    auto task = std::make_unique<cpu::AmxTask<EmulatedTiles>>(args, shifted);
     std::memset(static_cast<void*>(EmulatedTiles::tiles), 0xFF, sizeof EmulatedTiles::tiles);
     for (std::int64_t t = 0; t < row_tiles; t += cpu::kMaxRowTiles)
-      for (std::int64_t col = 0; col < w.rows; col += cpu::kPairCols)
-        task->run(t, std::min<std::int64_t>(row_tiles, t + cpu::kMaxRowTiles), col);
+      std::make_unique<cpu::AmxTask<EmulatedTiles>>(
+          args, shifted, t, std::min<std::int64_t>(row_tiles, t + cpu::kMaxRowTiles))
+          ->run(0, (w.rows + cpu::kPairCols - 1) / cpu::kPairCols);
     return c.take();
   }
 

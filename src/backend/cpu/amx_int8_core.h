@@ -1,349 +1,448 @@
 // The AMX kernel's loops, over a type that has the tile instructions (AmxTiles, or an emulation in
-// tests). A in tiles (ShiftedRows) x W in cpu_panel16 -> sums in float32.
+// tests): A in tiles (ShiftedRows) x W in cpu_panel16 -> C.
 //
 // Both sides are int8 with differences of block scales folded in as shifts of 0..3, so one int32
-// accumulation spans many blocks: the whole of K where a tile pair's rows and columns are uniform,
-// else chunks of 512 elements, else single blocks. Each step down costs more flushes; every one is
-// exact up to the float32 addition of what is flushed.
+// accumulation spans many blocks: the whole of K where a row range and a pair of panels are uniform
+// ("whole"), else what the scales of each chunk of 512 elements allow on both sides: the chunk, 128
+// elements, 64, or single blocks. Each flush is exact up to one float32 addition.
+//
+// W is decoded ahead of its use, tile by tile between the tile products, which run on a unit of
+// their own; so do the flushes (amx_flush.h).
 #pragma once
 
 #include <immintrin.h>
 
 #include <cstdint>
-#include <cstring>
 
+#include "backend/cpu/amx_decode.h"
+#include "backend/cpu/amx_flush.h"
 #include "backend/cpu/amx_tiles.h"
-#include "backend/cpu/block_scale_avx512.h"
 #include "backend/cpu/isa_region.h"
-#include "backend/cpu/output.h"
 #include "backend/cpu/shifted_rows.h"
 #include "formats/mxfp4.h"
 #include "layout/layouts.h"
 
 namespace mxgemm::cpu {
 
-inline constexpr int kPairCols = 32;  // two panels of W
-inline constexpr int kChunkKTiles = kChunkBlocks / 2;
-inline constexpr int kChunkGroups = kChunkBlocks / 4;
-inline constexpr int kMaxRowTiles = 16;             // rows of A that share one decoding of W: 256
+inline constexpr int kMaxRowTiles = 16;   // rows of A that share one decoding of W: 256
+inline constexpr int kMaxUnitTiles = 16;  // of K: 1024 elements of a pair, 32 KiB decoded
+inline constexpr int kChunkTiles = kChunkBlocks / 2;
 inline constexpr std::int64_t kMaxInt32K = 131072;  // |sum| <= K * 96 * 96 < 2^31
 
-/// Sums of 16 x 16 results.
-struct alignas(64) IntTile {
-  std::int32_t values[256];
-};
-struct alignas(64) FloatTile {
-  float values[256];
-};
+/// Tiles of K that a unit of the `whole` loop covers: as even as possible, whole groups.
+constexpr int whole_unit_tiles(std::int64_t k_tiles) noexcept {
+  const std::int64_t units = layout::ceil_div(k_tiles, kMaxUnitTiles);
+  return static_cast<int>(layout::round_up(layout::ceil_div(k_tiles, units), 2));
+}
 
-/// Working memory of one task, on its stack (81 KiB).
+/// Working memory of one task, on its stack (75 KiB).
 struct AmxScratch {
-  alignas(64) std::int8_t w[2][kChunkKTiles * kTileBytes];  // a chunk of two panels, decoded
-  alignas(64) std::uint8_t w_scales[2][kChunkBlocks][16];   // base of each block and column
-  IntTile ints[kMaxRowTiles][2];
-  FloatTile floats[kMaxRowTiles][2];
+  alignas(64) std::int8_t w[2][kMaxUnitTiles * kTileBytes];  // decoded; or a ring of two groups
+  TileQuad sums[kMaxRowTiles / 2];
+  TileQuad dots[2];
+  ChunkBases bases[2][2];                  // of this unit and the next one, for each panel
+  std::uint8_t a_scales[2][16][16];        // of a chunk of two row tiles, block by block
+  RowScales whole_rows[kMaxRowTiles / 2];  // of uniform rows
+  RowScales part_rows[2];                  // of what is being flushed, like dots
 };
-
 static_assert(sizeof(AmxScratch) < 96 * 1024);
 
-MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,amx-tile,amx-int8")
+MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512bf16,amx-tile,amx-int8")
 
 // Not std::min: a library template instantiated in this region could be compiled for it everywhere.
 static inline std::int64_t min_of(std::int64_t a, std::int64_t b) noexcept {
   return a < b ? a : b;
 }
 
-/// A block of a panel: 256 code bytes to 512 int8, 4 elements of K x 16 rows of W a 64-byte line.
-/// shifts: 0..3 for each row of W.
-static inline void decode_shifted_block(const std::uint8_t* codes, __m128i shifts,
-                                        std::int8_t* out) noexcept {
-  const __m512i table = _mm512_load_si512(kShiftedValues);
-  const __m512i mask = _mm512_set1_epi8(15);
-  const __m512i spread = _mm512_broadcast_i32x4(  // byte 0 of each lane to all four
-      _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
-  const __m512i high_bits =
-      _mm512_shuffle_epi8(_mm512_cvtepu8_epi32(_mm_slli_epi16(shifts, 4)), spread);
-  for (int d = 0; d < 4; ++d) {
-    const __m512i bytes = _mm512_loadu_si512(codes + d * 64);
-    // (codes & 15) | shift << 4
-    const __m512i low = _mm512_ternarylogic_epi32(bytes, mask, high_bits, 0xEA);
-    const __m512i high =
-        _mm512_ternarylogic_epi32(_mm512_srli_epi16(bytes, 4), mask, high_bits, 0xEA);
-    _mm512_store_si512(out + 128 * d, _mm512_permutexvar_epi8(low, table));
-    _mm512_store_si512(out + 128 * d + 64, _mm512_permutexvar_epi8(high, table));
-  }
-}
-
-static inline __m128i load_scales(const std::uint8_t* group, int block) noexcept {
-  return _mm_loadu_si128(
-      reinterpret_cast<const __m128i*>(group + layout::kPanelScalesOffset + 16 * block));
-}
-
-/// Shifts of a block against each row's base; pads, whose codes are 0, may get any.
-static inline __m128i shifts_from(__m128i scales, __m128i base) noexcept {
-  return _mm_min_epu8(_mm_subs_epu8(scales, base), _mm_set1_epi8(kMaxShift));
-}
-
-/// Bases of a panel's 16 rows from the range of their scales; false where one base is not enough.
-static inline bool panel_bases(__m128i largest, __m128i smallest, __m128i& base) noexcept {
-  base = _mm_subs_epu8(largest, _mm_set1_epi8(kMaxShift));
-  const __m128i spread = _mm_sub_epi8(largest, smallest);
-  const __mmask16 wide = _mm_cmpgt_epu8_mask(spread, _mm_set1_epi8(kMaxShift)) |
-                         _mm_cmpeq_epi8_mask(largest, _mm_set1_epi8(-1));
-  return wide == 0;
-}
-
-/// A panel of W at a chunk of K.
-struct PanelChunk {
-  const std::uint8_t* groups = nullptr;  // null: past N
-  int num_blocks = 0;
-};
-
-/// Decodes a chunk with one base a row of W where that works (else shift 0), to `out`; bases of
-/// every block to `scales`. Returns whether it worked. The last half tile is zero-filled.
-static inline bool decode_chunk(const PanelChunk& chunk, const __m128i* uniform_base,
-                                std::int8_t* out, std::uint8_t (*scales)[16]) noexcept {
-  const int blocks = chunk.num_blocks;
-  if (chunk.groups == nullptr) {
-    std::memset(out, 0, static_cast<std::size_t>((blocks + 1) / 2) * kTileBytes);
-    std::memset(scales, formats::kE8m0One, static_cast<std::size_t>(blocks) * 16);
-    return true;
-  }
-  const auto group = [&](int b) noexcept {
-    return chunk.groups + b / 4 * layout::kPanelGroupBytes;
-  };
-  __m128i base;
-  bool folded = true;
-  if (uniform_base != nullptr) {
-    base = *uniform_base;
-  } else {
-    __m128i largest = load_scales(group(0), 0), smallest = largest;
-    for (int b = 1; b < blocks; ++b) {
-      const __m128i s = load_scales(group(b), b % 4);
-      largest = _mm_max_epu8(largest, s);
-      smallest = _mm_min_epu8(smallest, s);
+/// 16 rows of 16 bytes to 16 columns.
+static inline void transpose16x16(const std::uint8_t* in, std::int64_t stride,
+                                  std::uint8_t (*out)[16]) noexcept {
+  __m128i x[16], y[16];
+  for (int i = 0; i < 16; ++i) x[i] = load_bytes16(in + i * stride);
+  const auto pass = [](const __m128i* from, __m128i* to) noexcept {
+    for (int i = 0; i < 8; ++i) {
+      to[2 * i] = _mm_unpacklo_epi8(from[i], from[i + 8]);
+      to[2 * i + 1] = _mm_unpackhi_epi8(from[i], from[i + 8]);
     }
-    folded = panel_bases(largest, smallest, base);
-  }
-  for (int b = 0; b < blocks; ++b) {
-    const __m128i s = load_scales(group(b), b % 4);
-    const __m128i own = folded ? base : s;
-    decode_shifted_block(group(b) + b % 4 * layout::kPanelBlockBytes, shifts_from(s, own),
-                         out + b * (kTileBytes / 2));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(scales[b]), own);
-  }
-  if (blocks % 2 != 0) std::memset(out + blocks * (kTileBytes / 2), 0, kTileBytes / 2);
-  return folded;
-}
-
-/// floats += ints / 4 * 2^(row base + column base - 254), for 16 rows.
-static inline void add_tile(const IntTile& ints, const std::uint8_t* a_scales,
-                            std::int64_t a_stride, const std::uint8_t* w_scales,
-                            FloatTile& floats) noexcept {
-  const __m512i w_bytes = load_scale_bytes(w_scales);
-  for (int r = 0; r < kTileRows; ++r) {
-    float* sums = floats.values + 16 * r;
-    const __m512 dots = _mm512_cvtepi32_ps(_mm512_load_si512(ints.values + 16 * r));
-    _mm512_store_ps(
-        sums, add_scaled_general(_mm512_load_ps(sums), dots, a_scales[r * a_stride], w_bytes));
-  }
+  };
+  pass(x, y);
+  pass(y, x);
+  pass(x, y);
+  pass(y, x);
+  for (int i = 0; i < 16; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(out[i]), x[i]);
 }
 
 template <class Tiles>
 class AmxTask {
  public:
-  AmxTask(const RunArgs& args, const ShiftedRows& a) noexcept : args_(args), a_(a) {}
-
-  /// C of row tiles [tile_begin, tile_end) (at most kMaxRowTiles) x columns [col, col + 32).
-  void run(std::int64_t tile_begin, std::int64_t tile_end, std::int64_t col) noexcept {
-    tile_begin_ = tile_begin;
-    num_tiles_ = static_cast<int>(tile_end - tile_begin);
-    col_ = col;
-    bool uniform = a_.num_blocks * formats::kBlock <= kMaxInt32K;
-    for (int p = 0; p < 2; ++p) {
-      panel_[p] = col + 16 * p < args_.w.n
-                      ? args_.w.codes + layout::panel_offset(col + 16 * p, args_.w.k)
-                      : nullptr;
-      if (panel_[p] == nullptr) {
-        base_[p] = _mm_set1_epi8(formats::kE8m0One);
-        continue;
-      }
-      const auto* header = reinterpret_cast<const __m128i*>(panel_[p]);
-      uniform &= panel_bases(_mm_loadu_si128(header), _mm_loadu_si128(header + 1), base_[p]);
-    }
+  /// C of row tiles [tile_begin, tile_end), at most kMaxRowTiles; tile_begin is even.
+  AmxTask(const RunArgs& args, const ShiftedRows& a, std::int64_t tile_begin,
+          std::int64_t tile_end) noexcept
+      : args_(args),
+        a_(a),
+        tile_begin_(tile_begin),
+        num_tiles_(static_cast<int>(tile_end - tile_begin)),
+        sweeps_((num_tiles_ + 1) / 2),
+        num_rows_(static_cast<int>(
+            min_of(args.m() - tile_begin * kTileRows, std::int64_t{kTileRows} * num_tiles_))),
+        flush_(args) {
+    rows_uniform_ = a.num_blocks * formats::kBlock <= kMaxInt32K;
     for (std::int64_t r = tile_begin * kTileRows; r < tile_end * kTileRows; ++r)
-      uniform &= a_.uniform[r] != 0;
-    configure_whole();
-    if (uniform)
-      run_uniform();
-    else
-      run_chunks();
-    store();
+      rows_uniform_ &= a.uniform[r] != 0;
+    for (int s = 0; rows_uniform_ && s < sweeps_; ++s) {
+      const std::uint8_t* base = a.row_base + (tile_begin + 2 * s) * kTileRows;
+      set_row_scales(load_bytes16(base),
+                     load_bytes16(2 * s + 1 < num_tiles_ ? base + kTileRows : base),
+                     scratch_.whole_rows[s]);
+    }
+    configure(64);
+  }
+  ~AmxTask() { Tiles::release(); }
+  AmxTask(const AmxTask&) = delete;
+  AmxTask& operator=(const AmxTask&) = delete;
+
+  /// Columns [32 * begin, 32 * end).
+  void run(std::int64_t begin, std::int64_t end) noexcept {
+    while (begin < end) {
+      const PanelPair first = panel_pair(args_.w, begin * kPairCols);
+      whole_ = rows_uniform_ && first.uniform;
+      if (whole_ && num_tiles_ == 1)
+        begin = run_rings<1>(begin, end, first);
+      else if (whole_ && num_tiles_ == 2)
+        begin = run_rings<2>(begin, end, first);
+      else
+        begin = run_units(begin, end, first);
+    }
+    flush_.finish();
   }
 
-  static void release() noexcept { Tiles::release(); }
-
  private:
-  // Tiles 0..3: sums of (row tile 0 | 1) x (panel 0 | 1); 4, 5: A; 6, 7: W.
-  static void configure(int a_bytes, int w_rows) noexcept {
+  // Tiles 0..3: sums of (row tile 0 | 1) x (panel 0 | 1); 4, 5: A; 6, 7: W. k_bytes: elements of K
+  // in a tile, 64 or a single block.
+  void configure(int k_bytes) const noexcept {
+    const auto rows0 = static_cast<std::uint8_t>(min_of(num_rows_, kTileRows));
+    const auto rows1 = static_cast<std::uint8_t>(
+        num_rows_ > kTileRows ? min_of(num_rows_ - kTileRows, kTileRows) : 1);
     TileConfig config;
     for (int t = 0; t < 8; ++t) {
-      config.rows[t] = static_cast<std::uint8_t>(t < 6 ? kTileRows : w_rows);
-      config.row_bytes[t] = static_cast<std::uint16_t>(t == 4 || t == 5 ? a_bytes : 64);
+      const bool second = t == 2 || t == 3 || t == 5;
+      config.rows[t] = t >= 6 ? static_cast<std::uint8_t>(k_bytes / 4) : second ? rows1 : rows0;
+      config.row_bytes[t] = static_cast<std::uint16_t>(t == 4 || t == 5 ? k_bytes : 64);
     }
     Tiles::configure(config);
   }
-  static void configure_whole() noexcept { configure(64, 16); }
-  static void configure_block() noexcept { configure(32, 8); }  // one block of K
 
-  PanelChunk chunk_of(int p, std::int64_t chunk) const noexcept {
-    const std::int64_t first = chunk * kChunkBlocks;
-    return {panel_[p] == nullptr
-                ? nullptr
-                : panel_[p] + layout::kPanelHeaderBytes + first / 4 * layout::kPanelGroupBytes,
-            static_cast<int>(min_of(kChunkBlocks, a_.num_blocks - first))};
-  }
-
-  /// A pair of row tiles; the second is the first again where there is only one.
-  struct TilePair {
-    int first, second;
-  };
-  TilePair pair(int i) const noexcept {
-    return {i, static_cast<int>(min_of(i + 1, num_tiles_ - 1))};
-  }
-
-  /// Tiles 0..3 += k_tiles tiles of A and W from k_tile on.
-  void multiply(TilePair rows, std::int64_t k_tile, int k_tiles) noexcept {
-    const std::int8_t* a0 = a_.tile(tile_begin_ + rows.first, k_tile);
-    const std::int8_t* a1 = a_.tile(tile_begin_ + rows.second, k_tile);
-    const std::int8_t *w0 = scratch_.w[0], *w1 = scratch_.w[1];
-    for (int k = 0; k < k_tiles; ++k) {
-      Tiles::template load<4>(a0 + k * kTileBytes);
-      Tiles::template load<6>(w0 + k * kTileBytes);
-      Tiles::template dot<0, 4, 6>();
-      Tiles::template load<7>(w1 + k * kTileBytes);
-      Tiles::template dot<1, 4, 7>();
-      if (rows.second == rows.first) continue;
-      Tiles::template load<5>(a1 + k * kTileBytes);
-      Tiles::template dot<2, 5, 6>();
-      Tiles::template dot<3, 5, 7>();
-    }
-  }
   static void zero_tiles() noexcept {
     Tiles::template zero<0>();
     Tiles::template zero<1>();
     Tiles::template zero<2>();
     Tiles::template zero<3>();
   }
-  void load_tiles(TilePair rows) noexcept {
-    Tiles::template load<0>(scratch_.ints[rows.first][0].values);
-    Tiles::template load<1>(scratch_.ints[rows.first][1].values);
-    Tiles::template load<2>(scratch_.ints[rows.second][0].values);
-    Tiles::template load<3>(scratch_.ints[rows.second][1].values);
+  static void store_tiles(TileQuad& to, bool two_rows) noexcept {
+    Tiles::template store<0>(to.sums[0][0]);
+    Tiles::template store<1>(to.sums[0][1]);
+    if (!two_rows) return;
+    Tiles::template store<2>(to.sums[1][0]);
+    Tiles::template store<3>(to.sums[1][1]);
   }
-  void store_tiles(TilePair rows) noexcept {
-    if (rows.second != rows.first) {
-      Tiles::template store<2>(scratch_.ints[rows.second][0].values);
-      Tiles::template store<3>(scratch_.ints[rows.second][1].values);
+
+  /// Sums += A's tiles at a0 and (unless null) a1 x W's at w0 and w1.
+  template <bool kStream>
+  static void multiply(const std::int8_t* a0, const std::int8_t* a1, const std::int8_t* w0,
+                       const std::int8_t* w1) noexcept {
+    kStream ? Tiles::template stream<4>(a0) : Tiles::template load<4>(a0);
+    Tiles::template load<6>(w0);
+    Tiles::template dot<0, 4, 6>();
+    Tiles::template load<7>(w1);
+    Tiles::template dot<1, 4, 7>();
+    if (a1 == nullptr) return;
+    kStream ? Tiles::template stream<5>(a1) : Tiles::template load<5>(a1);
+    Tiles::template dot<2, 5, 6>();
+    Tiles::template dot<3, 5, 7>();
+  }
+
+  // --- Up to 32 rows, all uniform: sums stay in the tiles for the whole of K. ---
+
+  void decode_group(const PanelPair& pair, std::int64_t group, std::int8_t* out) const noexcept {
+    for (int p = 0; p < 2; ++p) {
+      const std::uint8_t* g = pair.groups[p] + group * layout::kPanelGroupBytes;
+      decode_tile(g, 0, pair.base[p], pair.base[p], out + 2 * p * kTileBytes);
+      decode_tile(g, 1, pair.base[p], pair.base[p], out + (2 * p + 1) * kTileBytes);
     }
-    Tiles::template store<0>(scratch_.ints[rows.first][0].values);
-    Tiles::template store<1>(scratch_.ints[rows.first][1].values);
   }
 
-  /// Adds ints, which cover block b (and those that share its bases), to floats.
-  void flush(int tile, std::int64_t b, int chunk_block) noexcept {
-    const std::int64_t row = (tile_begin_ + tile) * kTileRows;
-    for (int p = 0; p < 2; ++p)
-      add_tile(scratch_.ints[tile][p], a_.scales + row * a_.scales_stride() + b, a_.scales_stride(),
-               scratch_.w_scales[p][chunk_block], scratch_.floats[tile][p]);
-  }
-  void clear_floats() noexcept {
-    std::memset(scratch_.floats, 0,
-                static_cast<std::size_t>(num_tiles_) * sizeof scratch_.floats[0]);
-  }
-
-  /// One base a row and a column: int32 over the whole of K, rounded once.
-  void run_uniform() noexcept {
-    for (std::int64_t chunk = 0; chunk < a_.num_chunks; ++chunk) {
-      for (int p = 0; p < 2; ++p)
-        decode_chunk(chunk_of(p, chunk), &base_[p], scratch_.w[p], scratch_.w_scales[p]);
-      const int k_tiles = (chunk_of(0, chunk).num_blocks + 1) / 2;
-      for (int i = 0; i < num_tiles_; i += 2) {
-        chunk == 0 ? zero_tiles() : load_tiles(pair(i));
-        multiply(pair(i), chunk * kChunkKTiles, k_tiles);
-        store_tiles(pair(i));
+  /// Pairs [begin, end) as long as they are uniform; returns where it stopped.
+  template <int kRowTiles>
+  std::int64_t run_rings(std::int64_t begin, std::int64_t end, PanelPair pair) noexcept {
+    const std::int64_t groups = layout::ceil_div(a_.num_blocks, layout::kPanelGroupBlocks);
+    const std::int8_t* a0 = a_.tile(tile_begin_, 0);
+    const std::int8_t* a1 = kRowTiles == 2 ? a_.tile(tile_begin_ + 1, 0) : nullptr;
+    std::int8_t* ring[2] = {scratch_.w[0], scratch_.w[1]};
+    int slot = 0;
+    decode_group(pair, 0, ring[0]);
+    for (bool more = true; more; ++begin) {
+      more = begin + 1 < end;
+      PanelPair next = pair;
+      if (more) {
+        next = panel_pair(args_.w, (begin + 1) * kPairCols);
+        more = next.uniform;
       }
-    }
-    clear_floats();
-    for (int tile = 0; tile < num_tiles_; ++tile) flush(tile, 0, 0);
-  }
-
-  /// One base a row and a column in each chunk, or single blocks where that fails.
-  void run_chunks() noexcept {
-    clear_floats();
-    for (std::int64_t chunk = 0; chunk < a_.num_chunks; ++chunk) {
-      bool w_folded = true;
-      for (int p = 0; p < 2; ++p)
-        w_folded &= decode_chunk(chunk_of(p, chunk), nullptr, scratch_.w[p], scratch_.w_scales[p]);
-      const int blocks = chunk_of(0, chunk).num_blocks;
-      for (int i = 0; i < num_tiles_; i += 2) {
-        if (!w_folded || !rows_folded(pair(i), chunk)) {
-          run_blocks(pair(i), chunk, blocks);
-          continue;
-        }
-        zero_tiles();
-        multiply(pair(i), chunk * kChunkKTiles, (blocks + 1) / 2);
-        store_tiles(pair(i));
-        for (int tile = i; tile <= pair(i).second; ++tile) flush(tile, chunk * kChunkBlocks, 0);
-      }
-    }
-  }
-
-  bool rows_folded(TilePair rows, std::int64_t chunk) const noexcept {
-    bool folded = true;
-    for (int tile = rows.first; tile <= rows.second; ++tile)
-      for (int r = 0; r < kTileRows; ++r)
-        folded &= a_.grain[a_.chunk_at(tile_begin_ + tile, chunk) + r] == kGrainChunk;
-    return folded;
-  }
-
-  void run_blocks(TilePair rows, std::int64_t chunk, int blocks) noexcept {
-    configure_block();
-    for (int i = 0; i < blocks; ++i) {
-      const std::int64_t b = chunk * kChunkBlocks + i;
       zero_tiles();
-      Tiles::template load<4>(a_.tile(tile_begin_ + rows.first, b / 2) + b % 2 * formats::kBlock);
-      Tiles::template load<5>(a_.tile(tile_begin_ + rows.second, b / 2) + b % 2 * formats::kBlock);
-      Tiles::template load<6>(scratch_.w[0] + i * (kTileBytes / 2));
-      Tiles::template load<7>(scratch_.w[1] + i * (kTileBytes / 2));
-      Tiles::template dot<0, 4, 6>();
-      Tiles::template dot<1, 4, 7>();
-      Tiles::template dot<2, 5, 6>();
-      Tiles::template dot<3, 5, 7>();
-      store_tiles(rows);
-      for (int tile = rows.first; tile <= rows.second; ++tile) flush(tile, b, i);
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const std::int8_t* w = ring[slot];
+        for (std::int64_t t = 2 * g; t < min_of(2 * g + 2, a_.k_tiles); ++t, w += kTileBytes)
+          multiply<false>(a0 + t * kTileBytes, kRowTiles == 2 ? a1 + t * kTileBytes : nullptr, w,
+                          w + 2 * kTileBytes);
+        slot ^= 1;
+        if (g + 1 < groups)
+          decode_group(pair, g + 1, ring[slot]);
+        else if (more)
+          decode_group(next, 0, ring[slot]);
+        if (g == 0) flush_.finish();
+      }
+      TileQuad& dots = scratch_.dots[begin % 2];
+      store_tiles(dots, kRowTiles == 2);
+      begin_flush(&dots, 0, begin, {true, true}, scratch_.whole_rows[0], pair.base[0],
+                  pair.base[1]);
+      pair = next;
     }
-    configure_whole();
+    return begin;
   }
 
-  void store() noexcept {
-    for (int tile = 0; tile < num_tiles_; ++tile)
-      for (int r = 0; r < kTileRows; ++r) {
-        const std::int64_t row = (tile_begin_ + tile) * kTileRows + r;
-        if (row >= args_.m()) break;
-        for (int p = 0; p < 2 && col_ + 16 * p < args_.w.n; ++p)
-          store_row(scratch_.floats[tile][p].values + 16 * r,
-                    static_cast<int>(min_of(16, args_.w.n - col_ - 16 * p)), args_.c, row,
-                    col_ + 16 * p, args_.epilogue);
+  // --- Everything else: units of (pair, part of K), each swept by all pairs of row tiles. ---
+
+  struct Unit {
+    std::int64_t pair_index, first_tile;  // of K
+    int num_tiles;
+    PanelPair pair;
+    const ChunkBases* bases;  // of each panel; unused in `whole`
+    Grain grain;
+  };
+
+  int unit_tiles() const noexcept { return whole_ ? whole_unit_tiles(a_.k_tiles) : kChunkTiles; }
+
+  Unit make_unit(std::int64_t pair_index, const PanelPair& pair, std::int64_t first_tile) noexcept {
+    Unit u = {
+        pair_index, first_tile, static_cast<int>(min_of(unit_tiles(), a_.k_tiles - first_tile)),
+        pair,       nullptr,    kGrainChunk};
+    if (whole_) return u;
+    bases_slot_ ^= 1;
+    u.bases = scratch_.bases[bases_slot_];
+    const auto blocks = static_cast<int>(min_of(kChunkBlocks, a_.num_blocks - 2 * first_tile));
+    for (int p = 0; p < 2; ++p) {
+      const Grain grain = find_bases(groups_of(u, p), blocks, scratch_.bases[bases_slot_][p]);
+      if (grain > u.grain) u.grain = grain;
+    }
+    return u;
+  }
+
+  /// The unit after `u`; false where the pairs end or change between `whole` and not.
+  bool next_unit(const Unit& u, std::int64_t end, Unit& next) noexcept {
+    if (u.first_tile + u.num_tiles < a_.k_tiles) {
+      next = make_unit(u.pair_index, u.pair, u.first_tile + u.num_tiles);
+      return true;
+    }
+    if (u.pair_index + 1 == end) return false;
+    const PanelPair pair = panel_pair(args_.w, (u.pair_index + 1) * kPairCols);
+    if ((rows_uniform_ && pair.uniform) != whole_) return false;
+    next = make_unit(u.pair_index + 1, pair, 0);
+    return true;
+  }
+
+  static const std::uint8_t* groups_of(const Unit& u, int p) noexcept {
+    return u.pair.groups[p] + u.first_tile / 2 * layout::kPanelGroupBytes;
+  }
+
+  /// Decodes tile `t` of a unit in place of the tile that the unit before had there.
+  void decode_unit_tile(const Unit& u, int t) noexcept {
+    for (int p = 0; p < 2; ++p) {
+      const __m128i base0 = whole_ ? u.pair.base[p] : load_bytes16(u.bases[p].base[2 * t]);
+      const __m128i base1 = whole_ ? u.pair.base[p] : load_bytes16(u.bases[p].base[2 * t + 1]);
+      decode_tile(groups_of(u, p), t, base0, base1, scratch_.w[p] + t * kTileBytes);
+    }
+  }
+
+  std::int64_t run_units(std::int64_t begin, std::int64_t end, const PanelPair& first) noexcept {
+    Unit unit = make_unit(begin, first, 0), next = unit;
+    for (int t = 0; t < unit.num_tiles; ++t) decode_unit_tile(unit, t);
+    for (;;) {
+      const bool more = next_unit(unit, end, next);
+      for (int s = 0; s < sweeps_; ++s) {
+        const Unit* decode = more && s + 1 == sweeps_ ? &next : nullptr;
+        const Grain grain = whole_ ? kGrainChunk : sweep_grain(s, unit);
+        if (grain == kGrainChunk)
+          sweep(s, unit, more ? &next : nullptr, decode);
+        else if (grain == kGrainBlock)
+          sweep_blocks(s, unit, decode);
+        else
+          sweep_parts(s, unit, grain == kGrainQuad ? 2 : 1, decode);
+        if (decode == nullptr) continue;
+        for (int t = unit.num_tiles; t < next.num_tiles; ++t) decode_unit_tile(next, t);
       }
+      if (!more) return unit.pair_index + 1;
+      unit = next;
+    }
+  }
+
+  struct RowPair {
+    const std::int8_t *a0, *a1;  // a1 null: there is only one row tile
+  };
+  RowPair row_pair(int s, std::int64_t k_tile) const noexcept {
+    const std::int64_t tile = tile_begin_ + 2 * s;
+    return {a_.tile(tile, k_tile), 2 * s + 1 < num_tiles_ ? a_.tile(tile + 1, k_tile) : nullptr};
+  }
+
+  Grain sweep_grain(int s, const Unit& u) const noexcept {
+    __m128i grains = chunk_bytes(a_.grain, s, 0, u);
+    if (2 * s + 1 < num_tiles_) grains = _mm_max_epu8(grains, chunk_bytes(a_.grain, s, 1, u));
+    const int of_a = largest_byte(grains);
+    return of_a > u.grain ? static_cast<Grain>(of_a) : u.grain;
+  }
+  __m128i chunk_bytes(const std::uint8_t* of, int s, int i, const Unit& u) const noexcept {
+    return load_bytes16(of + a_.chunk_at(tile_begin_ + 2 * s + i, u.first_tile / kChunkTiles));
+  }
+
+  /// The whole unit in one go, with everything else between the products.
+  void sweep(int s, const Unit& u, const Unit* next, const Unit* decode) noexcept {
+    const RowPair rows = row_pair(s, u.first_tile);
+    const int flush_rows = (32 + u.num_tiles - 1) / u.num_tiles;
+    // Worth it only where there are sweeps enough to spread it over.
+    const bool prefetch_w = next != nullptr && decode == nullptr && sweeps_ >= 4;
+    const int w_lines =  // a step
+        prefetch_w ? (9 * next->num_tiles + (sweeps_ - 1) * u.num_tiles - 1) /
+                         ((sweeps_ - 1) * u.num_tiles)
+                   : 0;
+    zero_tiles();
+    for (int t = 0; t < u.num_tiles; ++t) {
+      const std::int64_t at = t * kTileBytes;
+      multiply<true>(rows.a0 + at, rows.a1 == nullptr ? nullptr : rows.a1 + at, scratch_.w[0] + at,
+                     scratch_.w[1] + at);
+      if (prefetch_w) prefetch_codes(*next, (s * u.num_tiles + t) * w_lines, w_lines);
+      if (u.first_tile == 0) prefetch_c(s, u, t * flush_rows, flush_rows);
+      flush_.work(flush_rows);
+      if (decode != nullptr && t < decode->num_tiles) decode_unit_tile(*decode, t);
+    }
+    flush_.finish();
+    const Ends ends = {u.first_tile == 0, u.first_tile + u.num_tiles == a_.k_tiles};
+    if (whole_ && ends.first && !ends.last)
+      return store_tiles(scratch_.sums[s], rows.a1 != nullptr);
+    TileQuad& dots = scratch_.dots[dots_slot_ ^= 1];
+    store_tiles(dots, rows.a1 != nullptr);
+    if (whole_)
+      return begin_flush(&dots, s, u.pair_index, ends, scratch_.whole_rows[s], u.pair.base[0],
+                         u.pair.base[1]);
+    RowScales& a = scratch_.part_rows[dots_slot_];
+    set_row_scales(chunk_bytes(a_.chunk_base, s, 0, u),
+                   chunk_bytes(a_.chunk_base, s, rows.a1 == nullptr ? 0 : 1, u), a);
+    begin_flush(&dots, s, u.pair_index, ends, a, load_bytes16(u.bases[0].base[0]),
+                load_bytes16(u.bases[1].base[0]));
+  }
+
+  /// The unit in parts of `part_tiles` tiles of K, each with bases of its own.
+  void sweep_parts(int s, const Unit& u, int part_tiles, const Unit* decode) noexcept {
+    load_a_scales(s, u);
+    const RowPair rows = row_pair(s, u.first_tile);
+    for (int first = 0; first < u.num_tiles; first += part_tiles) {
+      const int end = static_cast<int>(min_of(first + part_tiles, u.num_tiles));
+      zero_tiles();
+      for (int t = first; t < end; ++t) {
+        const std::int64_t at = t * kTileBytes;
+        multiply<false>(rows.a0 + at, rows.a1 == nullptr ? nullptr : rows.a1 + at,
+                        scratch_.w[0] + at, scratch_.w[1] + at);
+      }
+      flush_part(s, u, 2 * first, end == u.num_tiles);
+      for (int t = first; t < end; ++t)
+        if (decode != nullptr && t < decode->num_tiles) decode_unit_tile(*decode, t);
+    }
+  }
+
+  void sweep_blocks(int s, const Unit& u, const Unit* decode) noexcept {
+    load_a_scales(s, u);
+    const RowPair rows = row_pair(s, u.first_tile);
+    configure(formats::kBlock);
+    for (int t = 0; t < u.num_tiles; ++t) {
+      for (int half = 0; half < 2; ++half) {
+        const std::int64_t at = t * kTileBytes + half * formats::kBlock;
+        const std::int64_t w_at = t * kTileBytes + half * (kTileBytes / 2);
+        zero_tiles();
+        multiply<false>(rows.a0 + at, rows.a1 == nullptr ? nullptr : rows.a1 + at,
+                        scratch_.w[0] + w_at, scratch_.w[1] + w_at);
+        flush_part(s, u, 2 * t + half, t + 1 == u.num_tiles && half == 1);
+      }
+      if (decode != nullptr && t < decode->num_tiles) decode_unit_tile(*decode, t);
+    }
+    configure(64);
+  }
+
+  /// Bases of A's blocks of a chunk, so that those of one block lie together.
+  void load_a_scales(int s, const Unit& u) noexcept {
+    // The flush that is under way has its own copy.
+    for (int i = 0; i < 2; ++i) {
+      const std::int64_t tile = tile_begin_ + (2 * s + i < num_tiles_ ? 2 * s + i : 2 * s);
+      transpose16x16(a_.scales + tile * kTileRows * a_.scales_stride() + 2 * u.first_tile,
+                     a_.scales_stride(), scratch_.a_scales[i]);
+    }
+  }
+
+  /// Flushes what starts at block `block` of the unit.
+  void flush_part(int s, const Unit& u, int block, bool end_of_unit) noexcept {
+    TileQuad& dots = scratch_.dots[dots_slot_ ^= 1];
+    store_tiles(dots, 2 * s + 1 < num_tiles_);
+    flush_.finish();  // of the part before, while this one's tiles are being stored
+    RowScales& a = scratch_.part_rows[dots_slot_];
+    set_row_scales(load_bytes16(scratch_.a_scales[0][block]),
+                   load_bytes16(scratch_.a_scales[1][block]), a);
+    begin_flush(
+        &dots, s, u.pair_index,
+        {u.first_tile == 0 && block == 0, u.first_tile + u.num_tiles == a_.k_tiles && end_of_unit},
+        a, load_bytes16(u.bases[0].base[block]), load_bytes16(u.bases[1].base[block]));
+  }
+
+  struct Ends {
+    bool first, last;
+  };
+  void begin_flush(const TileQuad* dots, int s, std::int64_t pair_index, Ends ends,
+                   const RowScales& a, __m128i w0, __m128i w1) noexcept {
+    const int first_row = 2 * s * kTileRows;
+    flush_.begin({dots, &scratch_.sums[s], whole_, ends.first, ends.last,
+                  tile_begin_ * kTileRows + first_row, pair_index * kPairCols,
+                  static_cast<int>(min_of(num_rows_ - first_row, 2 * kTileRows))},
+                 a, w0, w1);
+  }
+
+  /// Brings lines [first, first + count) of a unit's packed codes into the second-level cache.
+  static void prefetch_codes(const Unit& u, int first, int count) noexcept {
+    const int lines = (u.num_tiles + 1) / 2 * static_cast<int>(layout::kPanelGroupBytes / 64);
+    const auto end = static_cast<int>(min_of(first + count, lines));
+    for (int p = 0; p < 2; ++p) {
+      const auto* codes = reinterpret_cast<const char*>(groups_of(u, p));
+      for (int i = first; i < end; ++i) _mm_prefetch(codes + 64 * i, _MM_HINT_T1);
+    }
+  }
+
+  /// Rows [first, first + count) of C that a sweep will write, before it does. Lines come in pairs,
+  /// which a core had better fetch together: 128 bytes at a time.
+  void prefetch_c(int s, const Unit& u, int first, int count) const noexcept {
+    const auto size = static_cast<std::int64_t>(size_of(args_.c.dtype));
+    if (kPairCols * size < 128 && u.pair_index % 2 != 0) return;
+    const std::int64_t begin = tile_begin_ * kTileRows + 2 * s * kTileRows + first;
+    const std::int64_t end = min_of(begin + count, tile_begin_ * kTileRows + num_rows_);
+    const std::int64_t stride = args_.c.row_stride * size;
+    const char* line =
+        static_cast<const char*>(args_.c.data) + begin * stride + u.pair_index * kPairCols * size;
+    for (std::int64_t r = begin; r < end; ++r, line += stride) {
+      _mm_prefetch(line, _MM_HINT_T1);
+      _mm_prefetch(line + 64, _MM_HINT_T1);
+    }
   }
 
   const RunArgs& args_;
   const ShiftedRows& a_;
-  std::int64_t tile_begin_ = 0, col_ = 0;
-  int num_tiles_ = 0;
-  const std::uint8_t* panel_[2] = {};
-  __m128i base_[2];
+  const std::int64_t tile_begin_;
+  const int num_tiles_, sweeps_, num_rows_;
+  bool rows_uniform_ = true, whole_ = false;
+  int dots_slot_ = 0, bases_slot_ = 0;
+  Flush flush_;
   AmxScratch scratch_;
 };
 

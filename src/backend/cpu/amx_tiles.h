@@ -35,6 +35,12 @@ struct AmxTiles {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(std::int64_t{64}), "i"(kTile)
                  : "memory");
   }
+  /// The same for data that is read once a sweep: a hint to leave the first-level cache alone.
+  template <int kTile>
+  static void stream(const void* p) noexcept {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(std::int64_t{64}), "i"(kTile)
+                 : "memory");
+  }
   template <int kTile>
   static void store(void* p) noexcept {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(std::int64_t{64}), "i"(kTile)

@@ -18,7 +18,9 @@ bool has_amx() noexcept {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
-  if ((d & kTile) == 0 || (d & kInt8) == 0 || !__builtin_cpu_supports("avx512vbmi")) return false;
+  if ((d & kTile) == 0 || (d & kInt8) == 0 || !__builtin_cpu_supports("avx512vbmi") ||
+      !__builtin_cpu_supports("avx512bf16"))
+    return false;
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & (3u << 17)) == (3u << 17);

@@ -16,34 +16,48 @@
 namespace mxgemm::cpu {
 namespace {
 
-/// Pairs of panels a task takes, so that each thread gets about four tasks.
-std::int64_t pairs_per_task(std::int64_t pairs, int threads) noexcept {
-  return pairs / (4 * threads) > 1 ? pairs / (4 * threads) : 1;
-}
+// Tiles of A that a task takes stay in the second-level cache while W passes by.
+constexpr std::int64_t kMaxTaskABytes = std::int64_t{5} << 18;
+constexpr std::int64_t kTasksPerThread = 4;  // so that a late thread does not hold up the rest
+constexpr std::int64_t kMinPairs = 4;        // a task decodes its first group before it multiplies
+
+/// C cut into rectangles: columns first, since every cut of rows decodes W once more.
+struct TaskGrid {
+  std::int64_t tile_step, pair_step, row_tasks, num_tasks;
+
+  TaskGrid(std::int64_t row_tiles, std::int64_t pairs, std::int64_t k_tiles, int threads) noexcept {
+    using layout::ceil_div, layout::round_up;
+    const std::int64_t wanted = threads == 1 ? 1 : kTasksPerThread * threads;
+    pair_step = std::max(ceil_div(pairs, wanted), std::min(kMinPairs, ceil_div(pairs, threads)));
+    const std::int64_t col_tasks = ceil_div(pairs, pair_step);
+    const std::int64_t fit =
+        std::clamp<std::int64_t>(kMaxTaskABytes / (k_tiles * kTileBytes), 2, kMaxRowTiles);
+    row_tasks = std::max(ceil_div(row_tiles, fit),
+                         std::min(ceil_div(row_tiles, 2), ceil_div(threads, col_tasks)));
+    tile_step = round_up(ceil_div(row_tiles, row_tasks), 2);
+    row_tasks = ceil_div(row_tiles, tile_step);
+    num_tasks = col_tasks * row_tasks;
+  }
+};
 
 Status run(const RunArgs& args) noexcept {
   const ShiftedRows a = shifted_rows(args.workspace, args.m(), args.w.k);
   shift_activations(args, a);
   const std::int64_t row_tiles = layout::ceil_div(args.m(), kTileRows);
   const std::int64_t pairs = layout::ceil_div(args.w.n, kPairCols);
-  const std::int64_t step = pairs_per_task(pairs, num_threads(args.threads));
-  const std::int64_t col_tasks = layout::ceil_div(pairs, step);
-  // Rows are cut only where they must be: every cut decodes W once more.
-  const std::int64_t row_tasks = layout::ceil_div(row_tiles, kMaxRowTiles);
-  parallel_for(args.threads, col_tasks * row_tasks, [&](std::int64_t task) noexcept {
-    const std::int64_t first = task / row_tasks * step;
-    const std::int64_t tile_begin = task % row_tasks * kMaxRowTiles;
-    const std::int64_t tile_end = std::min(row_tiles, tile_begin + kMaxRowTiles);
-    AmxTask<AmxTiles> work(args, a);
-    for (std::int64_t p = first; p < std::min(pairs, first + step); ++p)
-      work.run(tile_begin, tile_end, p * kPairCols);
-    AmxTask<AmxTiles>::release();
+  const TaskGrid grid(row_tiles, pairs, a.k_tiles, num_threads(args.threads));
+  parallel_for(args.threads, grid.num_tasks, [&](std::int64_t task) noexcept {
+    const std::int64_t tile = task % grid.row_tasks * grid.tile_step;
+    const std::int64_t pair = task / grid.row_tasks * grid.pair_step;
+    AmxTask<AmxTiles>(args, a, tile, std::min(row_tiles, tile + grid.tile_step))
+        .run(pair, std::min(pairs, pair + grid.pair_step));
   });
   return {};
 }
 
 Status supports(const Problem&, const Device&) noexcept {
-  if (Status s = supports_isa(Isa::amx, "AMX int8 with AVX-512 VBMI"); !s.is_ok()) return s;
+  if (Status s = supports_isa(Isa::amx, "AMX int8 with AVX-512 VBMI and BF16"); !s.is_ok())
+    return s;
   if (request_tiles()) return {};
   return Status::error(StatusCode::unsupported, "the system refuses the AMX tile registers");
 }
@@ -60,14 +74,14 @@ double estimate(const Problem& problem, const Config&) noexcept {
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
-constexpr Config kConfigs[] = {{.block_m = 32, .block_n = kPairCols, .block_k = 512}};
+constexpr Config kConfigs[] = {{.block_m = 32, .block_n = kPairCols, .block_k = 1024}};
 
 }  // namespace
 
 constexpr KernelDesc kAmxInt8 = {
     .name = "cpu_amx_int8",
     .device = DeviceKind::cpu,
-    .needs = "AMX int8, AVX-512 VBMI",
+    .needs = "AMX int8, AVX-512 VBMI and BF16",
     .layouts = kLayouts,
     .configs = kConfigs,
     .mxfp4 = Reproducible::run,
