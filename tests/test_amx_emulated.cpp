@@ -41,7 +41,8 @@ struct EmulatedTiles {
   template <int kTile>
   static void store(void* p) noexcept {
     for (int r = 0; r < config.rows[kTile]; ++r)
-      std::memcpy(static_cast<std::uint8_t*>(p) + 64 * r, tiles[kTile][r], config.row_bytes[kTile]);
+      std::memcpy(static_cast<std::uint8_t*>(p) + 128 * r, tiles[kTile][r],
+                  config.row_bytes[kTile]);
   }
   template <int kC, int kA, int kB>
   static void dot() noexcept {

@@ -13,9 +13,9 @@
 
 namespace mxgemm::cpu {
 
-/// 16 x 16 sums, int32 or float32, for each of two row tiles x two panels.
+/// Sums of 32 rows (two row tiles) x 32 columns (two panels), int32 or float32.
 struct alignas(64) TileQuad {
-  std::int32_t sums[2][2][256];
+  std::int32_t rows[32][32];
 };
 
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
@@ -159,34 +159,29 @@ class Flush {
   void finish() noexcept { work(32); }
 
  private:
-  static std::int64_t at(int r) noexcept { return r / 16 * 512 + r % 16 * 16; }  // of panel 0
-
   void add_integers(int begin, int end) const noexcept {
-    const std::int32_t* dots = job_.dots->sums[0][0];
-    std::int32_t* sums = job_.sums->sums[0][0];
-    for (int r = begin; r < end; ++r)
-      for (int p = 0; p < 2; ++p) {
-        const std::int64_t i = at(r) + 256 * p;
-        _mm512_store_si512(
-            sums + i, _mm512_add_epi32(_mm512_load_si512(dots + i), _mm512_load_si512(sums + i)));
-      }
+    const std::int32_t* dots = job_.dots->rows[0];
+    std::int32_t* sums = job_.sums->rows[0];
+    for (std::int64_t i = 32 * begin; i < 32 * end; i += 16)
+      _mm512_store_si512(
+          sums + i, _mm512_add_epi32(_mm512_load_si512(dots + i), _mm512_load_si512(sums + i)));
   }
 
   /// The usual end: one rounding to float32 and one to bf16.
   template <bool kFirst>
   void write_plain(int begin, int end) const noexcept {
-    const std::int32_t* dots = job_.dots->sums[0][0];
-    const std::int32_t* sums = job_.sums->sums[0][0];
+    const std::int32_t* dots = job_.dots->rows[0];
+    const std::int32_t* sums = job_.sums->rows[0];
     const std::int32_t* a_bits = a_->bits;
     const __m512i w0 = _mm512_slli_epi32(w_bytes_[0], 23), w1 = _mm512_slli_epi32(w_bytes_[1], 23);
     const __mmask32 mask = writer_.mask();
     const std::int64_t stride = writer_.stride();
     std::uint8_t* out = writer_.row(begin);
-    for (int r = begin; r < end; ++r, out += stride) {
-      __m512i d0 = _mm512_load_si512(dots + at(r)), d1 = _mm512_load_si512(dots + at(r) + 256);
+    for (std::int64_t r = begin; r < end; ++r, out += stride) {
+      __m512i d0 = _mm512_load_si512(dots + 32 * r), d1 = _mm512_load_si512(dots + 32 * r + 16);
       if (!kFirst) {
-        d0 = _mm512_add_epi32(d0, _mm512_load_si512(sums + at(r)));
-        d1 = _mm512_add_epi32(d1, _mm512_load_si512(sums + at(r) + 256));
+        d0 = _mm512_add_epi32(d0, _mm512_load_si512(sums + 32 * r));
+        d1 = _mm512_add_epi32(d1, _mm512_load_si512(sums + 32 * r + 16));
       }
       const __m512i a = _mm512_set1_epi32(a_bits[r]);
       const __m512 y0 =
@@ -209,8 +204,8 @@ class Flush {
     for (int r = begin; r < end; ++r) {
       __m512 sum[2];
       for (int p = 0; p < 2; ++p) {
-        __m512i dots = _mm512_load_si512(job.dots->sums[0][0] + at(r) + 256 * p);
-        std::int32_t* kept = job.sums->sums[0][0] + at(r) + 256 * p;
+        __m512i dots = _mm512_load_si512(job.dots->rows[0] + 32 * r + 16 * p);
+        std::int32_t* kept = job.sums->rows[0] + 32 * r + 16 * p;
         __m512 before = _mm512_setzero_ps();
         if (!job.first && job.whole) dots = _mm512_add_epi32(dots, _mm512_load_si512(kept));
         if (!job.first && !job.whole) before = _mm512_load_ps(kept);

@@ -20,7 +20,8 @@ static_assert(sizeof(TileConfig) == 64);
 
 MXGEMM_ISA_BEGIN("amx-tile,amx-int8")
 
-/// Rows of a tile lie 64 bytes apart in memory.
+/// Rows of a tile lie 64 bytes apart in memory; of a tile of sums 128, so that two lie side by
+/// side.
 struct AmxTiles {
   static void configure(const TileConfig& config) noexcept {
     asm volatile("ldtilecfg %0" ::"m"(config));
@@ -43,7 +44,7 @@ struct AmxTiles {
   }
   template <int kTile>
   static void store(void* p) noexcept {
-    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(std::int64_t{64}), "i"(kTile)
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(std::int64_t{128}), "i"(kTile)
                  : "memory");
   }
   /// Tile kC += int8 tile kA * int8 tile kB, in int32.
