@@ -73,6 +73,12 @@ void unpack_row(const RunArgs& args, const RowTools& tools, std::int64_t row,
     } else {
       const auto* x = static_cast<const std::uint8_t*>(args.a.data) +
                       (row * args.a.row_stride + first * kBlock) * size_of(args.a.dtype);
+      const std::int64_t at = row * out.num_blocks + first;
+      if (tools.unpack_bf16 != nullptr && args.a.dtype == DType::bf16 &&
+          tools.unpack_bf16(x, elements, addend,
+                            {out.values + at * kBlock, out.offsets + at, out.scales + at,
+                             out.scale_bytes + at, &moderate}))
+        continue;
       tools.quantize(x, args.a.dtype, elements, addend, args.non_finite, codes, scales);
     }
     std::memset(codes + bytes, 0, static_cast<std::size_t>(count) * 16 - bytes);

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "backend/cpu/isa_region.h"
 #include "formats/mxfp4.h"
@@ -14,6 +15,7 @@
 namespace mxgemm::cpu {
 
 inline constexpr int kAmaxBlocks = 32;
+inline constexpr std::int64_t kAmaxElements = kAmaxBlocks * formats::kBlock;
 inline constexpr int kBlockBytes = 2 * formats::kBlock;  // of bf16
 inline constexpr int kBf16Inf = 0x7F80;
 // Below this scale byte subnormal elements matter, and a bf16's bits are no logarithm there.
@@ -50,6 +52,25 @@ static inline __m512i amax8(const std::uint8_t* p) noexcept {
 /// amax of 32 blocks from amax8 of each 8, one a 16-bit lane: bits of a bf16.
 static inline __m512i amax32(__m512i a, __m512i b, __m512i c, __m512i d) noexcept {
   return merge128(merge128(a, b), merge128(c, d));
+}
+
+/// The same of up to `count` elements, as if zeros followed.
+static inline __m512i amax_of(const std::uint8_t* x, std::int64_t count) noexcept {
+  constexpr std::int64_t kEight = 8 * formats::kBlock;
+  __m512i eights[4];
+  for (int i = 0; i < 4; ++i) {
+    const std::int64_t left = count - i * kEight;
+    if (left >= kEight) {
+      eights[i] = amax8(x + 2 * i * kEight);
+    } else if (left > 0) {
+      alignas(64) std::uint8_t copy[2 * kEight] = {};
+      std::memcpy(copy, x + 2 * i * kEight, static_cast<std::size_t>(2 * left));
+      eights[i] = amax8(copy);
+    } else {
+      eights[i] = _mm512_setzero_si512();
+    }
+  }
+  return amax32(eights[0], eights[1], eights[2], eights[3]);
 }
 
 /// Their scale bytes under a rule (scale_rule_addend), if they are finite.

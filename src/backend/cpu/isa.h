@@ -38,10 +38,25 @@ using QuantizeRow = void (*)(const void* x, DType dtype, std::int64_t k, std::ui
 using UnpackBlocks = void (*)(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
                               std::uint32_t* offsets) noexcept;
 
+/// Where up to 32 blocks of UnpackedRows go.
+struct UnpackedBlocks {
+  std::int8_t* values;
+  std::uint32_t* offsets;
+  float* scales;
+  std::uint8_t* scale_bytes;
+  bool* moderate;  // cleared where a scale is not
+};
+
+/// Quantizes and unpacks up to 1024 elements of bf16 at x in one pass. False, with nothing of use
+/// written, where a block needs the general path.
+using UnpackBf16 = bool (*)(const std::uint8_t* x, std::int64_t count, std::uint32_t rule_addend,
+                            const UnpackedBlocks& out) noexcept;
+
 /// What turns a row of A into what the kernels multiply.
 struct RowTools {
   QuantizeRow quantize;
   UnpackBlocks unpack;
+  UnpackBf16 unpack_bf16 = nullptr;  // where there is one: the same bytes, faster
 };
 
 /// The fastest quantizer for an instruction set; all give the same bits.
@@ -59,6 +74,11 @@ void unpack_blocks_baseline(const std::uint8_t* codes, std::int64_t count, std::
                             std::uint32_t* offsets) noexcept;
 void unpack_blocks_avx2(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
                         std::uint32_t* offsets) noexcept;
+/// Needs AVX-512 VBMI besides Isa::avx512vnni.
+bool unpack_bf16_avx512(const std::uint8_t* x, std::int64_t count, std::uint32_t rule_addend,
+                        const UnpackedBlocks& out) noexcept;
+/// The fastest tools of Isa::avx512vnni on this CPU.
+RowTools avx512_row_tools() noexcept;
 
 /// Reads `count` elements as float32, exactly.
 void load_floats(const void* x, DType dtype, std::int64_t first, std::int64_t count,

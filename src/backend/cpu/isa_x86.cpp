@@ -50,6 +50,11 @@ bool request_tiles() noexcept {
   return granted;
 }
 
+RowTools avx512_row_tools() noexcept {
+  static const bool vbmi = __builtin_cpu_supports("avx512vbmi") != 0;
+  return {quantize_row_avx512, unpack_blocks_avx2, vbmi ? unpack_bf16_avx512 : nullptr};
+}
+
 QuantizeRow quantize_row_for(Isa isa) noexcept {
   if (isa >= Isa::avx512vnni) return quantize_row_avx512;
   return isa >= Isa::avx2 ? quantize_row_avx2 : quantize_row_baseline;

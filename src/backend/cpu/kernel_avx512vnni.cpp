@@ -122,7 +122,7 @@ MXGEMM_ISA_END
 namespace {
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, {quantize_row_avx512, unpack_blocks_avx2}, span_avx512vnni);
+  return run_tiles(args, avx512_row_tools(), span_avx512vnni);
 }
 
 // Rounded guesses of one core's rates; they only rank the kernels.

@@ -88,47 +88,66 @@ void shift_codes(const RunArgs& args, const ShiftedRow& row) noexcept {
     codes_of(args, row.row, first, count, codes, scales);
     for (std::int64_t b = 0; b < count; ++b) {
       std::memcpy(row.block(first + b), codes + b * 16, 16);
-      row.scales()[first + b] = scales[b];
+      row.scales[first + b] = scales[b];
       if (!scale_counts(codes + b * 16, scales[b])) continue;
       largest = std::max<int>(largest, scales[b]);
       smallest = std::min<int>(smallest, scales[b]);
     }
   }
-  const int row_base = row.choose_base(largest, smallest);
+  row.choose_base(largest, smallest);
   for (std::int64_t chunk = 0; chunk < row.out.num_chunks; ++chunk) {
     const std::int64_t first = chunk * kChunkBlocks;
     unsigned counted = 0;
     for (int b = 0; b < row.chunk_blocks(chunk); ++b) {
       std::uint8_t codes[16];
       std::memcpy(codes, row.block(first + b), sizeof codes);
-      counted |= unsigned{scale_counts(codes, row.scales()[first + b])} << b;
+      counted |= unsigned{scale_counts(codes, row.scales[first + b])} << b;
     }
     std::uint8_t shifts[kChunkBlocks];
     _mm_storeu_si128(reinterpret_cast<__m128i*>(shifts),
-                     fold(row, chunk, static_cast<__mmask16>(counted), row_base));
+                     fold(row, chunk, static_cast<__mmask16>(counted)));
     for (int b = 0; b < row.chunk_blocks(chunk); ++b) expand_block(row.block(first + b), shifts[b]);
   }
   if (num_blocks % 2 != 0) std::memset(row.block(num_blocks), 0, kBlock);  // half of the last tile
 }
 
-void shift_row(const RunArgs& args, const ShiftedRow& row) noexcept {
-  if (args.a_mxfp4.codes == nullptr && args.a.dtype == DType::bf16 &&
-      shift_row_bf16(
-          static_cast<const std::uint8_t*>(args.a.data) + row.row * args.a.row_stride * 2, args.w.k,
-          scale_rule_addend(args.activation_rule), row))
-    return;
-  shift_codes(args, row);
+/// `count` <= 16 rows. All first passes come before all second ones: the wait for a row's base is
+/// then filled with other rows' work.
+void shift_rows(const RunArgs& args, std::int64_t first, std::int64_t count,
+                const ShiftedRows& out) noexcept {
+  unsigned scanned = 0;
+  if (args.a_mxfp4.codes == nullptr && args.a.dtype == DType::bf16) {
+    const std::int64_t k = args.w.k, stride = args.a.row_stride * 2;
+    const auto* x = static_cast<const std::uint8_t*>(args.a.data) + first * stride;
+    const std::uint32_t addend = scale_rule_addend(args.activation_rule);
+    for (std::int64_t i = 0; i < count; ++i)
+      scanned |= unsigned{scan_row_bf16(x + i * stride, k, addend, {out, first + i})} << i;
+    shift_rows_bf16(x, stride, k, out, first, scanned);
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    if ((scanned >> i & 1u) == 0) shift_codes(args, {out, first + i});
 }
 
-/// A row past the last one.
-void clear_row(const ShiftedRow& row) noexcept {
-  for (std::int64_t t = 0; t < row.out.k_tiles; ++t) std::memset(row.block(2 * t), 0, kTileK);
-  std::memset(row.scales(), formats::kE8m0One, static_cast<std::size_t>(row.out.scales_stride()));
-  for (std::int64_t chunk = 0; chunk < row.out.num_chunks; ++chunk) {
-    row.out.chunk_base[row.chunk_at(chunk)] = formats::kE8m0One;
-    row.out.grain[row.chunk_at(chunk)] = kGrainChunk;
+/// The rows from `first` on, which is past the last one, to the end of its tile.
+void clear_rows(const ShiftedRows& out, std::int64_t first) noexcept {
+  const auto count = static_cast<std::size_t>(kTileRows - first % kTileRows);
+  const ShiftedRow row{out, first};
+  for (std::int64_t t = 0; t < out.k_tiles; ++t) std::memset(row.block(2 * t), 0, count * kTileK);
+  for (std::int64_t chunk = 0; chunk < out.num_chunks; ++chunk) {
+    std::memset(out.chunk_base + row.chunk_at + chunk * kTileRows, formats::kE8m0One, count);
+    std::memset(out.grain + row.chunk_at + chunk * kTileRows, kGrainChunk, count);
   }
-  row.choose_base(0, 255);  // nothing counts
+  std::memset(row.scales, formats::kE8m0One, count * static_cast<std::size_t>(out.scales_stride()));
+  std::memset(out.row_base + first, formats::kE8m0One, count);
+  std::memset(out.uniform + first, 1, count);
+}
+
+/// Rows a task takes: a power of two up to a tile's, and up to 16 KiB of bf16, which stay in the
+/// first cache between the two passes.
+std::int64_t rows_per_task(std::int64_t k) noexcept {
+  std::int64_t rows = kTileRows;
+  while (rows > 1 && rows * k > 8192) rows /= 2;
+  return rows;
 }
 
 }  // namespace
@@ -145,13 +164,12 @@ ShiftedRows shifted_rows(std::byte* workspace, std::int64_t rows, std::int64_t k
 }
 
 void shift_activations(const RunArgs& args, const ShiftedRows& out) noexcept {
-  const std::int64_t rows = args.m(), padded = layout::round_up(rows, kTileRows);
-  const std::int64_t step = std::max<std::int64_t>(1, 8192 / args.w.k);
-  parallel_for(args.threads, layout::ceil_div(padded, step), [&](std::int64_t task) noexcept {
-    for (std::int64_t r = task * step; r < std::min(padded, (task + 1) * step); ++r) {
-      const ShiftedRow row{out, r};
-      r < rows ? shift_row(args, row) : clear_row(row);
-    }
+  const std::int64_t rows = args.m(), step = rows_per_task(args.w.k);
+  const std::int64_t tasks = layout::ceil_div(rows, step);
+  parallel_for(args.threads, tasks, [&](std::int64_t task) noexcept {
+    const std::int64_t first = task * step;
+    shift_rows(args, first, std::min(step, rows - first), out);
+    if (task + 1 == tasks && rows % kTileRows != 0) clear_rows(out, rows);
   });
 }
 
