@@ -70,15 +70,16 @@ class AmxEmulated : public ::testing::Test {
       GTEST_SKIP() << "this CPU lacks AVX-512 VBMI or BF16";
   }
 
-  static std::vector<float> run(const HostMxfp4& a, const HostMxfp4& w) {
+  static void run_into(const HostMxfp4& a, const HostMxfp4& w, const Matrix& c,
+                       const Epilogue& epilogue = {}) {
     const Weights weights = make_weights(w, Layout::cpu_panel16);
     RunArgs args;
     const StridedMxfp4 rows(a, a.rows);
     args.a_mxfp4 = rows.view;
     args.w = {
         .layout = Layout::cpu_panel16, .n = w.rows, .k = w.cols, .codes = weights.codes().data()};
-    GuardedOutput c(a.rows, w.rows);
-    args.c = c.view();
+    args.c = c;
+    args.epilogue = epilogue;
     std::vector<std::byte> workspace(cpu::shifted_rows_bytes(a.rows, a.cols) + 64, std::byte{0xFF});
     auto* aligned =
         workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
@@ -90,6 +91,11 @@ class AmxEmulated : public ::testing::Test {
       std::make_unique<cpu::AmxTask<EmulatedTiles>>(
           args, shifted, t, std::min<std::int64_t>(row_tiles, t + cpu::kMaxRowTiles))
           ->run(0, (w.rows + cpu::kPairCols - 1) / cpu::kPairCols);
+  }
+
+  static std::vector<float> run(const HostMxfp4& a, const HostMxfp4& w) {
+    GuardedOutput c(a.rows, w.rows);
+    run_into(a, w, c.view());
     return c.take();
   }
 
@@ -151,6 +157,92 @@ TEST_F(AmxEmulated, UniformScalesRoundOnce) {
     for (std::int64_t n = 0; n < 40; ++n)
       EXPECT_EQ(c[static_cast<std::size_t>(m * 40 + n)],
                 static_cast<float>(exact_sum(a, m, w, n).sum));
+}
+
+// Scales that agree over `group` blocks to within 3 and differ by much more between groups.
+void group_scales(HostMxfp4& x, std::int64_t group, unsigned seed) {
+  std::mt19937 random(seed);
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    std::mt19937::result_type base = 0;
+    for (std::int64_t b = 0; b < scales_per_row(x.cols); ++b) {
+      if (b % group == 0) base = 100 + random() % 5 * 10;
+      x.scale(r, b) = static_cast<std::uint8_t>(base + random() % 4);
+    }
+  }
+}
+
+// Every grain of A against every grain of W: 512 elements, 128, 64, 32, and the whole of K.
+TEST_F(AmxEmulated, EveryGrainOfBothSides) {
+  constexpr std::int64_t kGroups[] = {1000, 16, 4, 2, 1};
+  for (const auto& [m, n, k] :
+       {std::tuple<int, int, int>{3, 40, 1184}, {20, 64, 2048}, {70, 33, 1536 + 96}}) {
+    int dots = 0;  // finer grains cost more products
+    for (const std::int64_t a_group : kGroups)
+      for (const std::int64_t w_group : kGroups) {
+        HostMxfp4 a = random_mxfp4(m, k, 1, {127}), w = random_mxfp4(n, k, 2, {127});
+        group_scales(a, a_group, 3);
+        group_scales(w, w_group, 4);
+        EmulatedTiles::dots = 0;
+        expect_right(a, w);
+        if (a_group > 1 && w_group > 1) {
+          if (dots == 0) dots = EmulatedTiles::dots;
+          EXPECT_EQ(EmulatedTiles::dots, dots);  // whole tiles of K
+        } else {
+          EXPECT_GT(EmulatedTiles::dots, dots);
+        }
+      }
+  }
+}
+
+// Pairs of panels that are uniform next to some that are not, in every order.
+TEST_F(AmxEmulated, UniformAndOtherColumnsSideBySide) {
+  const HostMxfp4 a = random_mxfp4(50, 1024, 1, {120, 121});
+  for (unsigned pattern = 0; pattern < 16; ++pattern) {
+    HostMxfp4 w = random_mxfp4(4 * 32 - 5, 1024, 2, {121, 122});
+    for (std::int64_t pair = 0; pair < 4; ++pair)
+      if ((pattern >> pair & 1) != 0) w.scale(32 * pair + 7, 20) = 90;
+    expect_right(a, w);
+  }
+}
+
+// C in bf16 or float32, with alpha and bias, at any alignment, from the same sums; nothing else is
+// written.
+TEST_F(AmxEmulated, EveryEpilogueAndType) {
+  for (const auto& scales : {std::vector<int>{120, 121}, {120, 140}, {2, 3}, {240, 250}})
+    for (const auto& [m, n] : {std::pair<int, int>{1, 1}, {20, 33}, {40, 70}}) {
+      const HostMxfp4 a = random_mxfp4(m, 256, 5, scales), w = random_mxfp4(n, 256, 6, scales);
+      const std::vector<float> sums = run(a, w);
+      std::vector<float> bias(static_cast<std::size_t>(n));
+      for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = 0.37f * static_cast<float>(i) - 3;
+      for (const float alpha : {1.0f, -0.3f})
+        for (const bool with_bias : {false, true}) {
+          const Epilogue epilogue = {
+              alpha, with_bias ? std::span<const float>(bias) : std::span<const float>()};
+          const auto expected = [&](std::size_t i) {
+            const float b = with_bias ? bias[i % static_cast<std::size_t>(n)] : -0.0f;
+            const float y = alpha == 1.0f ? sums[i] + b : std::fma(alpha, sums[i], b);
+            return y == y ? y : std::bit_cast<float>(formats::kF32NaN);
+          };
+          GuardedOutput c(m, n);
+          run_into(a, w, c.view(), epilogue);
+          const std::vector<float> got = c.take();
+          constexpr std::uint16_t kPoison = 0xABCD;
+          std::vector<std::uint16_t> half(static_cast<std::size_t>(m * (n + 3) + 1), kPoison);
+          run_into(a, w, Matrix(half.data() + 1, DType::bf16, m, n, n + 3), epilogue);
+          for (int r = 0; r < m; ++r)
+            for (int j = 0; j < n + 3; ++j) {
+              const auto at = static_cast<std::size_t>(1 + r * (n + 3) + j);
+              if (j >= n) {
+                ASSERT_EQ(half[at], kPoison);
+                continue;
+              }
+              const auto i = static_cast<std::size_t>(r * n + j);
+              ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]),
+                        std::bit_cast<std::uint32_t>(expected(i)));
+              ASSERT_EQ(half[at], formats::float_to_bf16(expected(i)));
+            }
+        }
+    }
 }
 
 // A row with one block of zeros (scale byte 0), or an outlier block of 2^40, among ordinary ones.

@@ -196,8 +196,9 @@ class Flush {
     }
   }
 
+  // Kept out of the loop that the usual ways are part of.
   template <bool kNormal>
-  void add_scaled(int begin, int end) const noexcept {
+  [[gnu::noinline]] void add_scaled(int begin, int end) const noexcept {
     const Job job = job_;
     const std::int32_t* a_bits = a_->bits;
     const __m512i w_bytes[2] = {w_bytes_[0], w_bytes_[1]};

@@ -57,8 +57,23 @@ static inline std::int64_t min_of(std::int64_t a, std::int64_t b) noexcept {
 /// Into the second-level cache. As assembly: gcc 12 takes a function that only prefetches for one
 /// without effect, and drops calls of it.
 static inline void prefetch_l2(const void* p) noexcept {
-  asm volatile("prefetcht1 %0" ::"m"(*static_cast<const char*>(p)));
+  asm volatile("prefetcht1 (%0)" ::"r"(p));
 }
+
+/// Rows to fetch, 128 bytes each, some at a step.
+struct RowPrefetch {
+  const char* row = nullptr;
+  std::int64_t stride = 0;
+  int left = 0;
+
+  void step(int count) noexcept {
+    const int end = left > count ? left - count : 0;
+    for (; left > end; --left, row += stride) {
+      prefetch_l2(row);
+      prefetch_l2(row + 64);
+    }
+  }
+};
 
 /// 16 rows of 16 bytes to 16 columns.
 static inline void transpose16x16(const std::uint8_t* in, std::int64_t stride,
@@ -277,7 +292,7 @@ class AmxTask {
         const Unit* decode = more && s + 1 == sweeps_ ? &next : nullptr;
         const Grain grain = whole_ ? kGrainChunk : sweep_grain(s, unit);
         if (grain == kGrainChunk)
-          sweep(s, unit, more ? &next : nullptr, decode);
+          sweep(s, unit, decode);
         else if (grain == kGrainBlock)
           sweep_blocks(s, unit, decode);
         else
@@ -309,22 +324,16 @@ class AmxTask {
   }
 
   /// The whole unit in one go, with everything else between the products.
-  void sweep(int s, const Unit& u, const Unit* next, const Unit* decode) noexcept {
+  void sweep(int s, const Unit& u, const Unit* decode) noexcept {
     const RowPair rows = row_pair(s, u.first_tile);
     const int flush_rows = (32 + u.num_tiles - 1) / u.num_tiles;
-    // Worth it only where there are sweeps enough to spread it over.
-    const bool prefetch_w = next != nullptr && decode == nullptr && sweeps_ >= 4;
-    const int w_lines =  // a step
-        prefetch_w ? (9 * next->num_tiles + (sweeps_ - 1) * u.num_tiles - 1) /
-                         ((sweeps_ - 1) * u.num_tiles)
-                   : 0;
+    RowPrefetch c = u.first_tile == 0 ? prefetch_of_c(s, u.pair_index) : RowPrefetch{};
+    const std::int8_t *w0 = scratch_.w[0], *w1 = scratch_.w[1];
     zero_tiles();
     for (int t = 0; t < u.num_tiles; ++t) {
       const std::int64_t at = t * kTileBytes;
-      multiply<true>(rows.a0 + at, rows.a1 == nullptr ? nullptr : rows.a1 + at, scratch_.w[0] + at,
-                     scratch_.w[1] + at);
-      if (prefetch_w) prefetch_codes(*next, (s * u.num_tiles + t) * w_lines, w_lines);
-      if (u.first_tile == 0) prefetch_c(s, u, t * flush_rows, flush_rows);
+      multiply<true>(rows.a0 + at, rows.a1 == nullptr ? nullptr : rows.a1 + at, w0 + at, w1 + at);
+      c.step(flush_rows);
       flush_.work(flush_rows);
       if (decode != nullptr && t < decode->num_tiles) decode_unit_tile(*decode, t);
     }
@@ -416,30 +425,16 @@ class AmxTask {
                  a, w0, w1);
   }
 
-  /// Brings lines [first, first + count) of a unit's packed codes into the second-level cache.
-  static void prefetch_codes(const Unit& u, int first, int count) noexcept {
-    const int lines = (u.num_tiles + 1) / 2 * static_cast<int>(layout::kPanelGroupBytes / 64);
-    const auto end = static_cast<int>(min_of(first + count, lines));
-    for (int p = 0; p < 2; ++p) {
-      const auto* codes = reinterpret_cast<const char*>(groups_of(u, p));
-      for (int i = first; i < end; ++i) prefetch_l2(codes + 64 * i);
-    }
-  }
-
-  /// Rows [first, first + count) of C that a sweep will write, before it does. Lines come in pairs,
-  /// which a core had better fetch together: 128 bytes at a time.
-  void prefetch_c(int s, const Unit& u, int first, int count) const noexcept {
+  /// Rows of C that a sweep will write. Lines come in pairs, which a core had better fetch
+  /// together: 128 bytes at a time.
+  RowPrefetch prefetch_of_c(int s, std::int64_t pair_index) const noexcept {
     const auto size = static_cast<std::int64_t>(size_of(args_.c.dtype));
-    if (kPairCols * size < 128 && u.pair_index % 2 != 0) return;
-    const std::int64_t begin = tile_begin_ * kTileRows + 2 * s * kTileRows + first;
-    const std::int64_t end = min_of(begin + count, tile_begin_ * kTileRows + num_rows_);
+    if (kPairCols * size < 128 && pair_index % 2 != 0) return {};
+    const int first = 2 * s * kTileRows;
     const std::int64_t stride = args_.c.row_stride * size;
-    const char* line =
-        static_cast<const char*>(args_.c.data) + begin * stride + u.pair_index * kPairCols * size;
-    for (std::int64_t r = begin; r < end; ++r, line += stride) {
-      prefetch_l2(line);
-      prefetch_l2(line + 64);
-    }
+    return {static_cast<const char*>(args_.c.data) + (tile_begin_ * kTileRows + first) * stride +
+                pair_index * kPairCols * size,
+            stride, static_cast<int>(min_of(num_rows_ - first, 2 * kTileRows))};
   }
 
   const RunArgs& args_;
