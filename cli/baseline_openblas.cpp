@@ -31,7 +31,9 @@ class OpenBlas final : public Baseline {
   }
 
   std::string description() const override {
-    return std::string(openblas_get_config()) + ", sgemm for " + openblas_get_corename();
+    const std::string_view config = openblas_get_config();  // "OpenBLAS 0.3.21 DYNAMIC_ARCH ..."
+    const std::size_t end = config.find(' ', config.find(' ') + 1);
+    return std::string(config.substr(0, end)) + ", sgemm for " + openblas_get_corename();
   }
 
   Status run(std::int64_t index) override {

@@ -55,7 +55,8 @@ foreach(baseline ONEDNN OPENBLAS)
   else()
     message(STATUS "mxgemm bench --against: ${baseline} is not built in")
   endif()
-  target_compile_definitions(mxgemm_cli PRIVATE MXGEMM_WITH_${baseline}=${mxgemm_has_${baseline}})
+  set_property(SOURCE baseline.cpp APPEND PROPERTY
+    COMPILE_DEFINITIONS MXGEMM_WITH_${baseline}=${mxgemm_has_${baseline}})
 endforeach()
 set_target_properties(mxgemm_cli PROPERTIES
   BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/mxgemm")
