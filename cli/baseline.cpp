@@ -47,11 +47,14 @@ Result<std::unique_ptr<Baseline>> make_baseline(const BaselineInfo& info,
     return Status::error(StatusCode::unsupported, "baseline \"%s\" cannot be loaded: %s",
                          std::string(info.name).c_str(), dlerror());
   }
-  const auto make = reinterpret_cast<MakeBaseline>(dlsym(module, "mxgemm_make_baseline"));
+  const auto make =
+      reinterpret_cast<decltype(&mxgemm_make_baseline)>(dlsym(module, "mxgemm_make_baseline"));
   if (make == nullptr) {
     return Status::error(StatusCode::unsupported, "%s is no baseline: %s", file.c_str(), dlerror());
   }
-  return make(problem);
+  Result<std::unique_ptr<Baseline>> result = std::unique_ptr<Baseline>();
+  make(problem, result);
+  return result;
 }
 
 }  // namespace mxgemm::cli

@@ -60,7 +60,9 @@ Result<const BaselineInfo*> find_baseline(std::string_view name);
 Result<std::unique_ptr<Baseline>> make_baseline(const BaselineInfo& info,
                                                 const BaselineProblem& problem);
 
-/// The one symbol of a module, "mxgemm_make_baseline".
-using MakeBaseline = Result<std::unique_ptr<Baseline>> (*)(const BaselineProblem& problem);
-
 }  // namespace mxgemm::cli
+
+/// The one symbol of a module. `result` holds the product, or why there is none.
+extern "C" __attribute__((visibility("default"))) void mxgemm_make_baseline(
+    const mxgemm::cli::BaselineProblem& problem,
+    mxgemm::Result<std::unique_ptr<mxgemm::cli::Baseline>>& result);

@@ -94,16 +94,15 @@ class OneDnn final : public Baseline {
 }  // namespace
 }  // namespace mxgemm::cli
 
-extern "C" __attribute__((visibility("default")))
-mxgemm::Result<std::unique_ptr<mxgemm::cli::Baseline>>
-mxgemm_make_baseline(const mxgemm::cli::BaselineProblem& problem) {
+void mxgemm_make_baseline(const mxgemm::cli::BaselineProblem& problem,
+                          mxgemm::Result<std::unique_ptr<mxgemm::cli::Baseline>>& result) {
   using namespace mxgemm;
   try {
-    return std::unique_ptr<cli::Baseline>(std::make_unique<cli::OneDnn>(problem));
+    result = std::unique_ptr<cli::Baseline>(std::make_unique<cli::OneDnn>(problem));
   } catch (const dnnl::error& error) {
-    return Status::error(StatusCode::unsupported, "oneDNN has no bf16 matmul here: %s",
-                         error.what());
+    result =
+        Status::error(StatusCode::unsupported, "oneDNN has no bf16 matmul here: %s", error.what());
   } catch (const std::bad_alloc&) {
-    return Status::error(StatusCode::out_of_memory, "no memory for oneDNN's weights");
+    result = Status::error(StatusCode::out_of_memory, "no memory for oneDNN's weights");
   }
 }

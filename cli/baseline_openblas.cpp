@@ -64,17 +64,17 @@ class OpenBlas final : public Baseline {
 }  // namespace
 }  // namespace mxgemm::cli
 
-extern "C" __attribute__((visibility("default")))
-mxgemm::Result<std::unique_ptr<mxgemm::cli::Baseline>>
-mxgemm_make_baseline(const mxgemm::cli::BaselineProblem& problem) {
+void mxgemm_make_baseline(const mxgemm::cli::BaselineProblem& problem,
+                          mxgemm::Result<std::unique_ptr<mxgemm::cli::Baseline>>& result) {
   using namespace mxgemm;
   const auto [m, n, k] = problem.shape;
   if (m > INT_MAX || n > INT_MAX || k > INT_MAX) {
-    return Status::error(StatusCode::unsupported, "OpenBLAS takes sizes below 2^31");
+    result = Status::error(StatusCode::unsupported, "OpenBLAS takes sizes below 2^31");
+    return;
   }
   try {
-    return std::unique_ptr<cli::Baseline>(std::make_unique<cli::OpenBlas>(problem));
+    result = std::unique_ptr<cli::Baseline>(std::make_unique<cli::OpenBlas>(problem));
   } catch (const std::bad_alloc&) {
-    return Status::error(StatusCode::out_of_memory, "no memory for OpenBLAS's weights");
+    result = Status::error(StatusCode::out_of_memory, "no memory for OpenBLAS's weights");
   }
 }

@@ -55,7 +55,8 @@ double multiply_vnni(std::int64_t times) noexcept {
     for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, a, b);
   }
   for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
-  return static_cast<double>((times + 1) / 2 * 2) * kInstructions * 64 * 2;
+  const std::int64_t steps = (times + 1) / 2;
+  return static_cast<double>(steps) * 2 * kInstructions * 64 * 2;
 }
 
 MXGEMM_ISA_END
