@@ -48,6 +48,11 @@ std::int64_t copies_of(std::int64_t bytes) {
   return std::clamp<std::int64_t>(std::min(wanted, affordable), 2, kMaxCopies);
 }
 
+/// The copy after this one, in turn; never the first, which the warm runs use.
+std::int64_t next_cold(std::int64_t copy, std::int64_t num_copies) {
+  return copy % (num_copies - 1) + 1;
+}
+
 /// Waits until all threads of the process sleep. Those of other libraries spin for up to tens of
 /// milliseconds after their last work, on the processors that the next contestant needs.
 void settle() {
@@ -253,7 +258,7 @@ Result<double> Bench::time(const Runner& runner, std::int64_t copy, std::int64_t
 Status Bench::round(Runner& runner, bool timed) {
   if (!runner.takes_part() || (!timed && runner.max_runs == 1)) return {};
   std::int64_t& next = runner.baseline != nullptr ? runner.next_copy : next_copy_;
-  next = (next + 1) % runner.num_copies;
+  next = next_cold(next, runner.num_copies);
   const auto woken = time(runner, 0, shape_.m);
   if (!woken.is_ok()) return woken.status();
   const auto warm = time(runner, 0, shape_.m);
@@ -270,7 +275,7 @@ Status Bench::round(Runner& runner, bool timed) {
 Status Bench::round(Team& team, bool timed) {
   const bool parallel = team.threads.num_threads() > 1;
   if (teams_.size() > 1) settle();
-  next_copy_ = (next_copy_ + 1) % num_copies_;
+  next_copy_ = next_cold(next_copy_, num_copies_);
   roof_.read_us(0, team.streams.warm, team.together);
   const double floor_warm = roof_.read_us(0, team.streams.warm, team.together);
   const double floor_cold = roof_.read_us(next_copy_, team.streams.cold, team.together);

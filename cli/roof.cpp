@@ -48,9 +48,10 @@ ReadRoof::Streams ReadRoof::best_streams(Together& threads) {
   std::int64_t copy = 0;
   for (int trial = 0; trial < kTrials; ++trial) {
     for (int streams = 1; streams <= kMaxStreams; streams *= 2) {
-      copy = (copy + 1) % num_copies_;
+      copy = copy % (num_copies_ - 1) + 1;
       const double cold = read_us(copy, streams, threads);
-      const double warm = read_us(copy, streams, threads);
+      read_us(0, streams, threads);
+      const double warm = read_us(0, streams, threads);
       if (cold < best_cold) best_cold = cold, best.cold = streams;
       if (warm < best_warm) best_warm = warm, best.warm = streams;
     }

@@ -13,7 +13,7 @@ namespace mxgemm::cli {
 /// many streams a thread as turn out best.
 class ReadRoof {
  public:
-  /// `num_copies` buffers, to read in turn.
+  /// `num_copies` buffers, 2 or more: the first for warm reads, the others in turn for cold ones.
   ReadRoof(std::int64_t bytes, std::int64_t num_copies);
 
   /// Tries numbers of streams with so many threads. Call it before read_us().
