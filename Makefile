@@ -1,7 +1,7 @@
 # Short names for the scripts. `make demo` and `make check` need Debian 12 and, when packages are
 # missing, root; the other targets only build.
 .DEFAULT_GOAL := help
-.PHONY: help demo check build test lint format bench fuzz install clean
+.PHONY: help demo check build test lint format bench plot fuzz install clean
 
 PRESET ?= dev
 PREFIX ?= /usr/local
@@ -33,6 +33,13 @@ format: ## Rewrite all C++ files with clang-format
 bench: ## Measure the built-in shapes on this machine
 	$(MAKE) build PRESET=release
 	build/release/cli/mxgemm bench
+
+plot: ## Measure 4096 x 4096 over M against oneDNN and OpenBLAS, one thread; writes docs/bench.svg
+	$(MAKE) build PRESET=release
+	build/release/cli/mxgemm bench 1,4096,4096 --m 1,2,4,8,16,32,64,128,256,512 --threads 1 \
+	  --kernel cpu_amx_int8 --kernel cpu_avx512vnni --kernel cpu_avx2 --against onednn,openblas \
+	  --json > build/bench.json
+	python3 tools/plot_bench.py build/bench.json -o docs/bench.svg
 
 fuzz: ## Ten minutes of each fuzzer (FUZZ_SECONDS=600)
 	scripts/fuzz.sh $${FUZZ_SECONDS:-600}

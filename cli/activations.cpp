@@ -3,32 +3,10 @@
 #include <cmath>
 
 #include "formats/mxfp4.h"
+#include "random.h"
 
 namespace mxgemm::cli {
 namespace {
-
-/// splitmix64: the same sequence with every standard library.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() noexcept {
-    std::uint64_t z = state_ += 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
-  /// Sum of four 16-bit uniforms, variance 1: normal enough, and exact arithmetic.
-  float normal() noexcept {
-    const std::uint64_t bits = next();
-    std::int64_t sum = 0;
-    for (int i = 0; i < 4; ++i) sum += static_cast<std::int64_t>((bits >> (16 * i)) & 0xFFFF);
-    constexpr float kDeviation = 37837.2f;  // of the sum: 65536 / sqrt(3)
-    return static_cast<float>(sum - 2 * 65535) / kDeviation;
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 bf16 to_bf16(float value) noexcept {
   return {formats::float_to_bf16(value)};
@@ -58,7 +36,7 @@ float probe(std::int64_t row, std::int64_t col, std::int64_t cols) {
 Bf16Matrix random_activations(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
   Bf16Matrix a{std::vector<bf16>(static_cast<std::size_t>(rows * cols)), rows, cols};
   Random random(seed);
-  for (bf16& value : a.values) value = to_bf16(random.normal());
+  for (bf16& value : a.values) value = to_bf16(random.nearly_normal());
   return a;
 }
 

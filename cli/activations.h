@@ -21,7 +21,7 @@ struct Bf16Matrix {
   }
 };
 
-/// Normally distributed, the same for the same seed.
+/// Nearly normally distributed, the same for the same seed.
 Bf16Matrix random_activations(std::int64_t rows, std::int64_t cols, std::uint64_t seed);
 
 /// Rows of, in turn: one element at a place of its own; a power of two of its own; a different

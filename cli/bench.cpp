@@ -1,20 +1,23 @@
 // mxgemm bench: how fast the kernels are on shapes by hand, built in, or of a checkpoint.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <set>
+#include <optional>
+#include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "bench_measure.h"
+#include "bench_report.h"
 #include "command.h"
 #include "layers.h"
+#include "machine.h"
 #include "mxgemm/kernels.h"
 #include "mxgemm/version.h"
 #include "options.h"
-#include "read_floor.h"
+#include "roof.h"
 #include "shapes.h"
 #include "terminal.h"
 
@@ -27,87 +30,14 @@ struct Options {
   std::vector<Shape> shapes;
   std::string set;
   std::filesystem::path checkpoint;
-  std::vector<std::int64_t> rows;  // M for the layers of a checkpoint
+  std::vector<std::int64_t>
+      rows;  // M instead of the shapes' own, and for the layers of a checkpoint
+  std::vector<int> threads = {0};
+  std::vector<std::string> against;
+  std::vector<const Distribution*> scales = {&distributions().front()};
   BenchOptions bench;
-  int threads = 0;
   bool json = false;
 };
-
-double gigabytes(const ShapeTiming& shape, double us) {
-  return static_cast<double>(shape.weight_bytes) / (us * 1e3);
-}
-
-double gops(const Shape& s, double us) {
-  return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) /
-         (us * 1e3);
-}
-
-Json to_json(const ShapeTiming& shape, const Timing& timing, const Timing& floor) {
-  return Json{{"median_us", timing.median_us},
-              {"min_us", timing.min_us},
-              {"weights_gb_s", json_number(gigabytes(shape, timing.median_us))},
-              {"gops", json_number(gops(shape.shape, timing.median_us))},
-              {"share_of_floor", json_number(floor.median_us / timing.median_us)}};
-}
-
-Json to_json(const ShapeTiming& shape) {
-  Json document = {{"m", shape.shape.m},
-                   {"n", shape.shape.n},
-                   {"k", shape.shape.k},
-                   {"label", shape.label},
-                   {"weight_bytes", shape.weight_bytes},
-                   {"copies", shape.num_copies},
-                   {"checked", {shape.checked_rows, shape.checked_cols}},
-                   {"floor_warm_us", shape.floor_warm.median_us},
-                   {"floor_cold_us", shape.floor_cold.median_us},
-                   {"kernels", Json::array()}};
-  for (const KernelTiming& kernel : shape.kernels) {
-    Json row = {{"kernel", kernel.kernel}};
-    if (!kernel.skipped.empty()) {
-      row["skipped"] = kernel.skipped;
-    } else if (!kernel.mismatch.empty()) {
-      row["mismatch"] = kernel.mismatch;
-    } else {
-      row["runs"] = kernel.runs;
-      row["warm"] = to_json(shape, kernel.warm, shape.floor_warm);
-      row["cold"] = to_json(shape, kernel.cold, shape.floor_cold);
-    }
-    document["kernels"].push_back(std::move(row));
-  }
-  return document;
-}
-
-void print_timing(const ShapeTiming& shape, const char* name, const Timing& timing,
-                  const Timing& floor) {
-  fmt::print(
-      "    {}  median {:>10.1f} us  min {:>10.1f} us  {:>7.2f} GB/s  {:>8.1f} GOPS  {:>5.1f} "
-      "% of floor\n",
-      name, timing.median_us, timing.min_us, gigabytes(shape, timing.median_us),
-      gops(shape.shape, timing.median_us), 100 * floor.median_us / timing.median_us);
-}
-
-void print_shape(const ShapeTiming& shape) {
-  fmt::print(
-      "M={} N={} K={} ({}), weights {}: floor warm {:.1f} us ({:.2f} GB/s), cold {:.1f} us "
-      "({:.2f} GB/s); {} copies; {} x {} of C checked\n",
-      shape.shape.m, shape.shape.n, shape.shape.k, shape.label,
-      bytes_string(static_cast<double>(shape.weight_bytes)), shape.floor_warm.median_us,
-      gigabytes(shape, shape.floor_warm.median_us), shape.floor_cold.median_us,
-      gigabytes(shape, shape.floor_cold.median_us), shape.num_copies, shape.checked_rows,
-      shape.checked_cols);
-  for (const KernelTiming& kernel : shape.kernels) {
-    if (!kernel.skipped.empty()) {
-      fmt::print("  {}: skipped, {}\n", kernel.kernel, kernel.skipped);
-    } else if (!kernel.mismatch.empty()) {
-      fmt::print("  {}: MISMATCH, {}\n", kernel.kernel, kernel.mismatch);
-    } else {
-      fmt::print("  {}, {} runs\n", kernel.kernel, kernel.runs);
-      print_timing(shape, "warm", kernel.warm, shape.floor_warm);
-      print_timing(shape, "cold", kernel.cold, shape.floor_cold);
-    }
-  }
-  std::fflush(stdout);
-}
 
 /// A shape to measure and its weights, made when its turn comes.
 struct Case {
@@ -123,73 +53,170 @@ Result<Weights> case_weights(const Case& item) {
   return weights;
 }
 
+/// The shapes, each once with its own M or with those asked for instead.
+void add_cases(const std::vector<std::int64_t>& rows, const Case& item, std::vector<Case>& cases) {
+  std::vector<Shape> shapes = {item.shape};
+  if (!rows.empty()) shapes.clear();
+  for (const std::int64_t m : rows) shapes.push_back({m, item.shape.n, item.shape.k});
+  for (const Shape& shape : shapes) {
+    const auto same = [&](const Case& other) {
+      return other.shape.m == shape.m && other.shape.n == shape.n && other.shape.k == shape.k &&
+             (other.layer == nullptr) == (item.layer == nullptr);
+    };
+    if (std::none_of(cases.begin(), cases.end(), same)) {
+      cases.push_back({shape, item.label, item.layer});
+    }
+  }
+}
+
 std::vector<Case> make_cases(const Options& options, const std::vector<Layer>& layers) {
   std::vector<Case> cases;
   const bool nothing_asked = options.shapes.empty() && options.set.empty() && layers.empty();
   const std::string set = nothing_asked ? "all" : options.set;
-  for (const Shape& shape : options.shapes) cases.push_back({shape, "given"});
+  for (const Shape& shape : options.shapes) add_cases(options.rows, {shape, "given"}, cases);
   for (const NamedShape& row : kShapes) {
-    if (set == row.set || set == "all") {
-      cases.push_back({row.shape, std::string(row.set)});
-    }
+    if (set != row.set && set != "all") continue;
+    add_cases(options.rows, {row.shape, std::string(row.set)}, cases);
   }
-  std::set<std::pair<std::int64_t, std::int64_t>> seen;  // layers of one size are alike
-  for (const Layer& layer : layers) {
-    if (!seen.emplace(layer.n, layer.k).second) continue;
-    for (const std::int64_t m : options.rows) {
-      cases.push_back({{m, layer.n, layer.k}, layer.name, &layer});
-    }
+  const auto layer_rows = options.rows.empty() ? std::vector<std::int64_t>{1, 16} : options.rows;
+  for (const Layer& layer : layers) {  // those of one size are alike
+    add_cases(layer_rows, {{1, layer.n, layer.k}, layer.name, &layer}, cases);
   }
   return cases;
 }
 
-Json header(const Options& options, const ThreadPool& threads) {
-  return Json{{"version", MXGEMM_VERSION},
-              {"cpu_isa", cpu_isa()},
-              {"threads", threads.num_threads()},
-              {"last_level_cache_bytes", last_level_cache_bytes()},
-              {"activation", to_string(options.bench.activation)},
-              {"shapes", Json::array()}};
+Result<std::vector<std::unique_ptr<ThreadPool>>> make_pools(const Options& options) {
+  std::vector<std::unique_ptr<ThreadPool>> pools;
+  for (const int count : options.threads) {
+    auto pool = ThreadPool::create(count);
+    if (!pool.is_ok()) return pool.status();
+    pools.push_back(std::move(*pool));
+  }
+  return pools;
+}
+
+Json header(const Options& options, std::span<const std::unique_ptr<ThreadPool>> pools) {
+  Json document = {{"version", MXGEMM_VERSION},
+                   {"cpu_isa", cpu_isa()},
+                   {"threads", Json::array()},
+                   {"last_level_cache_bytes", last_level_cache_bytes()},
+                   {"peak_instruction", peak_instruction()},
+                   {"activation", to_string(options.bench.activation)},
+                   {"shapes", Json::array()}};
+  for (const auto& pool : pools) document["threads"].push_back(pool->num_threads());
+  return document;
+}
+
+struct Tally {
+  bool wrong = false, measured = false;
+
+  void add(const ShapeTiming& timing) {
+    for (const auto* list : {&timing.kernels, &timing.baselines}) {
+      for (const Contestant& contestant : *list) wrong |= !contestant.mismatch.empty();
+    }
+    for (const Contestant& kernel : timing.kernels) measured |= kernel.skipped.empty();
+  }
+};
+
+Result<std::vector<Layer>> open_layers(const std::filesystem::path& path,
+                                       std::optional<io::Checkpoint>& checkpoint) {
+  if (path.empty()) return std::vector<Layer>();
+  auto opened = io::Checkpoint::open(path);
+  if (!opened.is_ok()) return opened.status();
+  checkpoint = std::move(*opened);
+  auto found = find_layers(*checkpoint);
+  if (found.is_ok() && found->empty()) {
+    return Status::error(StatusCode::bad_data, "%s has no MXFP4 layer", path.c_str());
+  }
+  return found;
 }
 
 Result<int> run(const Options& options) {
   for (const std::string& name : options.bench.kernels) {
     if (const Status status = check_kernel_name(name); !status.is_ok()) return status;
   }
-  std::vector<Layer> layers;
-  std::optional<io::Checkpoint> checkpoint;
-  if (!options.checkpoint.empty()) {
-    auto opened = io::Checkpoint::open(options.checkpoint);
-    if (!opened.is_ok()) return opened.status();
-    checkpoint = std::move(*opened);
-    auto found = find_layers(*checkpoint);
-    if (!found.is_ok()) return found.status();
-    layers = std::move(*found);
-    if (layers.empty()) {
-      return Status::error(StatusCode::bad_data, "%s has no MXFP4 layer",
-                           options.checkpoint.c_str());
-    }
+  BenchOptions bench = options.bench;
+  for (const std::string& name : options.against) {
+    const auto baseline = find_baseline(name);
+    if (!baseline.is_ok()) return baseline.status();
+    bench.baselines.push_back(*baseline);
   }
-  const std::vector<Case> cases = make_cases(options, layers);
-  const auto threads = ThreadPool::create(options.threads);
-  if (!threads.is_ok()) return threads.status();
-  Json document = header(options, **threads);
-  bool wrong = false, measured = false;
-  for (const Case& item : cases) {
+  std::optional<io::Checkpoint> checkpoint;
+  const auto layers = open_layers(options.checkpoint, checkpoint);
+  if (!layers.is_ok()) return layers.status();
+  const auto pools = make_pools(options);
+  if (!pools.is_ok()) return pools.status();
+  Json document = header(options, *pools);
+  Tally tally;
+  for (const Case& item : make_cases(options, *layers)) {
     const auto weights = case_weights(item);
     if (!weights.is_ok()) return weights.status();
-    const auto timing = measure_shape(item.shape, *weights, item.label, options.bench, **threads);
-    if (!timing.is_ok()) return timing.status();
-    for (const KernelTiming& kernel : timing->kernels) {
-      wrong |= !kernel.mismatch.empty();
-      measured |= kernel.skipped.empty();
+    for (const Distribution* scales : options.scales) {
+      bench.scales = scales;
+      const auto timings = measure_shape(item.shape, *weights, item.label, bench, *pools);
+      if (!timings.is_ok()) return timings.status();
+      for (const ShapeTiming& timing : *timings) {
+        tally.add(timing);
+        document["shapes"].push_back(to_json(timing, timings->front()));
+        if (!options.json) print_timing(timing, timings->front());
+      }
     }
-    document["shapes"].push_back(to_json(*timing));
-    if (!options.json) print_shape(*timing);
   }
   if (options.json) print_json(document);
-  if (!measured) return Status::error(StatusCode::unsupported, "no kernel could be measured here");
-  return wrong ? kCheckFailed : kDone;
+  if (!tally.measured) {
+    return Status::error(StatusCode::unsupported, "no kernel could be measured here");
+  }
+  return tally.wrong ? kCheckFailed : kDone;
+}
+
+/// "1,2,4", and again: one list of what `parse` makes of each word. It replaces the default.
+template <class T, class Parse>
+CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<T>& target, Parse parse,
+                      const std::string& description) {
+  return app
+      .add_option_function<std::vector<std::string>>(
+          name,
+          [&target, parse, name](const std::vector<std::string>& words) {
+            target.clear();
+            for (const std::string& word : words) {
+              const auto value = parse(word);
+              if (!value.is_ok()) throw CLI::ValidationError(name, value.status().c_str());
+              target.push_back(static_cast<T>(*value));
+            }
+          },
+          description)
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+void add_comparison(CLI::App& app, Options& options) {
+  app.add_option("--against", options.against,
+                 "Other libraries to measure in turn with the kernels: onednn, openblas (built "
+                 "in: " +
+                     built_baselines() + ")")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,...");
+  app.add_option_function<std::vector<std::string>>(
+         "--scales",
+         [&options](const std::vector<std::string>& words) {
+           options.scales.clear();
+           for (const std::string& word : words) {
+             for (const Distribution& each : distributions()) {
+               if (word == "all" || word == each.name) options.scales.push_back(&each);
+             }
+             const auto found = find_distribution(word);
+             if (word != "all" && !found.is_ok()) {
+               throw CLI::ValidationError("--scales", found.status().c_str());
+             }
+           }
+         },
+         "What the activations look like: gaussian (default), laplace, student4, student2.5, "
+         "channels0.2x20, channels0.8x20, channels0.2x100, lognormal0.7, lognormal1.0, swiglu, "
+         "swiglu-lognormal0.7, huge; all")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("KIND,...");
 }
 
 }  // namespace
@@ -197,7 +224,6 @@ Result<int> run(const Options& options) {
 void add_bench(CLI::App& app, Command& chosen) {
   CLI::App* sub = app.add_subcommand("bench", "Check kernels, then time them");
   auto options = std::make_shared<Options>();
-  options->rows = {1, 16};
   sub->add_option_function<std::vector<std::string>>(
          "SHAPE",
          [options](const std::vector<std::string>& texts) {
@@ -217,25 +243,21 @@ void add_bench(CLI::App& app, Command& chosen) {
   sub->add_option("--checkpoint", options->checkpoint,
                   "The layers of a quantized checkpoint, one of each size")
       ->type_name("FILE");
-  sub->add_option_function<std::vector<std::string>>(
-         "--m",
-         [options](const std::vector<std::string>& texts) {
-           options->rows.clear();
-           for (const std::string& text : texts) {
-             const auto m = parse_int(text, 1, std::int64_t{1} << 20);
-             if (!m.is_ok()) throw CLI::ValidationError("--m", m.status().c_str());
-             options->rows.push_back(*m);
-           }
-         },
-         "Rows of A for --checkpoint, may be repeated (default 1 and 16)")
-      ->allow_extra_args(false)
-      ->type_name("M");
+  add_list(
+      *sub, "--m", options->rows,
+      [](std::string_view text) { return parse_int(text, 1, std::int64_t{1} << 20); },
+      "Rows of A instead of the shapes' own, and for --checkpoint (default 1,16)")
+      ->type_name("M,...");
   sub->add_option("--kernel", options->bench.kernels,
                   "Measure this kernel, may be repeated (default: all that run here but the "
                   "reference)")
       ->allow_extra_args(false)
       ->type_name("NAME");
-  add_threads(*sub, options->threads);
+  add_list(
+      *sub, "--threads", options->threads,
+      [](std::string_view text) { return parse_int(text, 0, 1024); },
+      "Threads to use, each number in turn; 0: all that this process may use (default 0)")
+      ->type_name("N,...");
   add_parsed(
       *sub, "--time", options->bench.seconds,
       [](std::string_view text) -> Result<double> {
@@ -247,6 +269,7 @@ void add_bench(CLI::App& app, Command& chosen) {
       "Seconds to spend on a shape (default 2)")
       ->type_name("SECONDS");
   add_activation(*sub, options->bench.activation);
+  add_comparison(*sub, *options);
   sub->add_flag("--json", options->json, "As JSON");
   sub->footer("Example:\n  mxgemm bench 16,2112,7168 --threads 1");
   sub->callback([options, &chosen] { chosen = [options] { return run(*options); }; });

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "baseline.h"
 #include "command.h"
 #include "mxgemm/kernels.h"
 #include "mxgemm/threads.h"
@@ -46,7 +47,11 @@ Result<int> run(bool json) {
                    {"num_kernels_here", num_running},
                    {"cpu_isa", cpu_isa()},
                    {"num_threads", (*pool)->num_threads()},
+                   {"baselines", Json::array()},
                    {"environment", Json::object()}};
+  for (const BaselineInfo& info : baselines()) {
+    if (info.built) document["baselines"].push_back(info.name);
+  }
   for (const char* name : kVariables) {
     if (const char* value = std::getenv(name)) document["environment"][name] = value;
   }
@@ -59,6 +64,7 @@ Result<int> run(bool json) {
   fmt::print("mxgemm {}\nbuilt with {}, {}; backends: {}; {} kernels, {} run here\n",
              MXGEMM_VERSION, compiler(), MXGEMM_BUILD_TYPE, names, num_kernels, num_running);
   fmt::print("CPU instruction set used: {}; threads: {}\n", cpu_isa(), (*pool)->num_threads());
+  fmt::print("libraries for bench --against: {}\n", built_baselines());
   for (const auto& [name, value] : document["environment"].items()) {
     fmt::print("{}={}\n", name, value.get<std::string>());
   }

@@ -14,7 +14,7 @@ check=(
   clang libclang-rt-14-dev                     # second compiler; sanitizer and fuzzer runtimes
   clang-format clang-tidy pre-commit shellcheck
   libgtest-dev googletest                      # the second one: sources, for the cross build
-  libopenblas-dev                              # what the benchmark compares with
+  libdnnl-dev libopenblas-dev                  # what `mxgemm bench --against` compares with
   g++-aarch64-linux-gnu qemu-user
   python3-numpy python3-venv python3-pip       # cross-checks against other implementations
 )

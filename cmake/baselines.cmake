@@ -1,0 +1,62 @@
+# Other libraries that `mxgemm bench --against` measures, each in a module that the command loads
+# only then. AUTO: where the library is found. OFF: never. ON: it has to be found.
+foreach(baseline ONEDNN OPENBLAS)
+  set(MXGEMM_WITH_${baseline} AUTO CACHE STRING "Baseline for mxgemm bench --against: AUTO, ON, OFF")
+  set_property(CACHE MXGEMM_WITH_${baseline} PROPERTY STRINGS AUTO ON OFF)
+  set(mxgemm_has_${baseline} 0)
+endforeach()
+
+# oneDNN 2 whose threads are OpenMP's: how many work is told to OpenMP's runtime.
+if(NOT MXGEMM_WITH_ONEDNN STREQUAL "OFF")
+  find_path(MXGEMM_DNNL_INCLUDE dnnl.hpp)
+  find_library(MXGEMM_DNNL dnnl)
+  if(MXGEMM_DNNL_INCLUDE AND MXGEMM_DNNL)
+    file(STRINGS ${MXGEMM_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h is_2 REGEX "DNNL_VERSION_MAJOR +2$")
+    file(STRINGS ${MXGEMM_DNNL_INCLUDE}/oneapi/dnnl/dnnl_config.h is_omp
+      REGEX "DNNL_CPU_THREADING_RUNTIME +DNNL_RUNTIME_OMP$")
+    if(is_2 AND is_omp)
+      set(mxgemm_has_ONEDNN 1)
+    endif()
+  endif()
+endif()
+if(NOT MXGEMM_WITH_OPENBLAS STREQUAL "OFF")
+  find_path(MXGEMM_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas openblas-pthread)
+  find_library(MXGEMM_OPENBLAS openblas)
+  if(MXGEMM_CBLAS_INCLUDE AND MXGEMM_OPENBLAS)
+    set(mxgemm_has_OPENBLAS 1)
+  endif()
+endif()
+
+# mxgemm_baseline(name include libraries...)
+function(mxgemm_baseline name include)
+  add_library(mxgemm_baseline_${name} MODULE baseline_${name}.cpp)
+  target_include_directories(mxgemm_baseline_${name} SYSTEM PRIVATE ${include})
+  target_link_libraries(mxgemm_baseline_${name} PRIVATE mxgemm_static mxgemm_options ${ARGN})
+  set_target_properties(mxgemm_baseline_${name} PROPERTIES
+    PREFIX "" CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  add_dependencies(mxgemm_cli mxgemm_baseline_${name})
+  if(MXGEMM_INSTALL)
+    install(TARGETS mxgemm_baseline_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/mxgemm)
+  endif()
+endfunction()
+
+if(mxgemm_has_ONEDNN)
+  mxgemm_baseline(onednn ${MXGEMM_DNNL_INCLUDE} ${MXGEMM_DNNL} gomp)
+endif()
+if(mxgemm_has_OPENBLAS)
+  mxgemm_baseline(openblas ${MXGEMM_CBLAS_INCLUDE} ${MXGEMM_OPENBLAS})
+endif()
+foreach(baseline ONEDNN OPENBLAS)
+  if(mxgemm_has_${baseline})
+    message(STATUS "mxgemm bench --against: ${baseline} is built in")
+  elseif(MXGEMM_WITH_${baseline} STREQUAL "ON")
+    message(FATAL_ERROR "MXGEMM_WITH_${baseline} is ON, but the library was not found "
+      "(Debian: libdnnl-dev, libopenblas-dev; oneDNN has to be version 2 with OpenMP threads)")
+  else()
+    message(STATUS "mxgemm bench --against: ${baseline} is not built in")
+  endif()
+  set_property(SOURCE baseline.cpp APPEND PROPERTY
+    COMPILE_DEFINITIONS MXGEMM_WITH_${baseline}=${mxgemm_has_${baseline}})
+endforeach()
+set_target_properties(mxgemm_cli PROPERTIES
+  BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/mxgemm")
