@@ -12,6 +12,7 @@
 #include "api/plan_impl.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/ordered_sum.h"
+#include "backend/cpu/parallel.h"
 #include "layout/layouts.h"
 
 namespace mxgemm {
@@ -244,6 +245,7 @@ Status Plan::Impl::run(RunArgs args, std::span<std::byte> workspace, Stream stre
   args.non_finite = options.non_finite;
   args.config = b.choice.config;
   args.threads = options.threads;
+  args.num_threads = num_threads;
   args.stream = stream;
   return b.kernel().run(args);
 }
@@ -296,14 +298,16 @@ Result<std::shared_ptr<const Plan::Impl>> create_impl(const Device& device, cons
     return Status::error(StatusCode::invalid_argument,
                          "%s is '%.60s', must be a name that `mxgemm kernels` lists", forced_by,
                          forced.c_str());
-  auto impl = std::make_shared<Plan::Impl>(Plan::Impl{.device = device,
-                                                      .weights = weights,
-                                                      .view = weights.impl().expert(0),
-                                                      .m_max = m_max,
-                                                      .options = options,
-                                                      .forced = forced,
-                                                      .buckets = {},
-                                                      .environment = environment_in_force()});
+  auto impl =
+      std::make_shared<Plan::Impl>(Plan::Impl{.device = device,
+                                              .weights = weights,
+                                              .view = weights.impl().expert(0),
+                                              .m_max = m_max,
+                                              .options = options,
+                                              .forced = forced,
+                                              .buckets = {},
+                                              .environment = environment_in_force(),
+                                              .num_threads = cpu::num_threads(options.threads)});
   impl->options.kernel = impl->forced;
   if (Status s = choose_buckets(*impl, forced_by); !s.is_ok()) return s;
   return std::shared_ptr<const Plan::Impl>(std::move(impl));

@@ -25,12 +25,14 @@ struct Plan::Impl {
   std::string forced;
   std::vector<Bucket> buckets;  // rising m_max; the last one's is the plan's
   std::string environment;      // variables in force at creation, for explain()
+  int num_threads = 1;          // of options.threads, at creation: workspaces depend on it
 
   Problem problem(std::int64_t m) const noexcept {
     return {.shape = {m, view.n, view.k},
             .layout = view.layout,
             .activation = options.activation,
-            .reproducible = options.reproducible};
+            .reproducible = options.reproducible,
+            .num_threads = num_threads};
   }
   const Bucket& bucket(std::int64_t m) const noexcept {
     return *std::lower_bound(buckets.begin(), std::prev(buckets.end()), m,

@@ -33,6 +33,7 @@ struct Problem {
   Layout layout = Layout::row_major;
   Activation activation = Activation::mxfp4;
   Reproducible reproducible = Reproducible::run;
+  int num_threads = 1;  // that a run may use
 };
 
 /// A part of the summation tree to compute instead of C; see Plan::run_partial.
@@ -56,6 +57,7 @@ struct RunArgs {
   Config config;
   std::byte* workspace = nullptr;  // aligned to kWorkspaceAlignment
   ThreadPool* threads = nullptr;
+  int num_threads = 1;  // of `threads`, as the Problem had it when the plan was made
   Stream stream;
 
   std::int64_t m() const noexcept { return a_mxfp4.codes != nullptr ? a_mxfp4.rows : a.rows; }

@@ -22,7 +22,7 @@ UnpackedRows carve_unpacked(Arena& arena, std::int64_t rows, std::int64_t k) noe
   UnpackedRows r;
   r.num_blocks = scales_per_row(k);
   r.values = arena.take<std::int8_t>(rows * r.num_blocks * kBlock);
-  r.offsets = arena.take<std::uint32_t>(rows * r.num_blocks);
+  r.offsets = arena.take<std::int32_t>(rows * r.num_blocks);
   r.scales = arena.take<float>(rows * r.num_blocks);
   r.scale_bytes = arena.take<std::uint8_t>(rows * r.num_blocks);
   r.moderate = arena.take<std::uint8_t>(rows);
@@ -115,7 +115,7 @@ void for_each_row(const RunArgs& args, const Body& body) noexcept {
 }  // namespace
 
 void unpack_blocks_baseline(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
-                            std::uint32_t* offsets) noexcept {
+                            std::int32_t* offsets) noexcept {
   for (std::int64_t b = 0; b < count; ++b, codes += 16, values += kBlock) {
     int sum = 0;
     for (int d = 0; d < 4; ++d)
@@ -126,7 +126,7 @@ void unpack_blocks_baseline(const std::uint8_t* codes, std::int64_t count, std::
         values[8 * d + 4 + i] = static_cast<std::int8_t>(odd);
         sum += even + odd;
       }
-    offsets[b] = static_cast<std::uint16_t>(-12 * sum);
+    offsets[b] = -12 * sum;
   }
 }
 

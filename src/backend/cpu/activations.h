@@ -12,9 +12,9 @@ namespace mxgemm::cpu {
 /// Rows of A in MXFP4, unpacked. In every 8 elements of `values` the order is 0 2 4 6 1 3 5 7: the
 /// order in which the packed weights' nibbles come out.
 struct UnpackedRows {
-  std::int8_t* values = nullptr;     // [rows, 32 * num_blocks] doubled E2M1 values
-  std::uint32_t* offsets = nullptr;  // [rows, num_blocks] low half: int16 -12 * (sum of the block)
-  float* scales = nullptr;           // [rows, num_blocks] 2^(scale - 127) / 4
+  std::int8_t* values = nullptr;        // [rows, 32 * num_blocks] doubled E2M1 values
+  std::int32_t* offsets = nullptr;      // [rows, num_blocks] -12 * (sum of the block)
+  float* scales = nullptr;              // [rows, num_blocks] 2^(scale - 127) / 4
   std::uint8_t* scale_bytes = nullptr;  // [rows, num_blocks]
   std::uint8_t* moderate = nullptr;     // [rows] 1: all scale bytes lie in [kModerateMin, Max]
   std::int64_t num_blocks = 0;

@@ -34,14 +34,14 @@ using QuantizeRow = void (*)(const void* x, DType dtype, std::int64_t k, std::ui
                              NonFinite policy, std::uint8_t* codes, std::uint8_t* scales) noexcept;
 
 /// Unpacks `count` blocks of 16 code bytes each to doubled E2M1 values, in every 8 elements in the
-/// order 0 2 4 6 1 3 5 7; offsets[b] = the low 16 bits of -12 * (sum of block b).
+/// order 0 2 4 6 1 3 5 7; offsets[b] = -12 * (sum of block b).
 using UnpackBlocks = void (*)(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
-                              std::uint32_t* offsets) noexcept;
+                              std::int32_t* offsets) noexcept;
 
 /// Where up to 32 blocks of UnpackedRows go.
 struct UnpackedBlocks {
   std::int8_t* values;
-  std::uint32_t* offsets;
+  std::int32_t* offsets;
   float* scales;
   std::uint8_t* scale_bytes;
   bool* moderate;  // cleared where a scale is not
@@ -71,9 +71,9 @@ void quantize_row_avx512(const void* x, DType dtype, std::int64_t k, std::uint32
                          NonFinite policy, std::uint8_t* codes, std::uint8_t* scales) noexcept;
 
 void unpack_blocks_baseline(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
-                            std::uint32_t* offsets) noexcept;
+                            std::int32_t* offsets) noexcept;
 void unpack_blocks_avx2(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
-                        std::uint32_t* offsets) noexcept;
+                        std::int32_t* offsets) noexcept;
 /// Needs AVX-512 VBMI besides Isa::avx512vnni.
 bool unpack_bf16_avx512(const std::uint8_t* x, std::int64_t count, std::uint32_t rule_addend,
                         const UnpackedBlocks& out) noexcept;

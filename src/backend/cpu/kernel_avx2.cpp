@@ -93,8 +93,7 @@ static void span_rows(const SpanTile& tile, const UnpackedRows& a, const std::ui
 
     __m256i dots[kRows][2];
     for (int r = 0; r < kRows; ++r)
-      dots[r][0] = dots[r][1] =
-          _mm256_set1_epi32(static_cast<int>(a.offsets[at + r * a.num_blocks]));
+      dots[r][0] = dots[r][1] = _mm256_set1_epi32(a.offsets[at + r * a.num_blocks] & 0xFFFF);
     for (int d = 0; d < 4; ++d) {
       const Decoded w0 = decode(codes + d * 64), w1 = decode(codes + d * 64 + 32);
       for (int r = 0; r < kRows; ++r) {
@@ -157,7 +156,7 @@ MXGEMM_ISA_END
 namespace {
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, {quantize_row_avx2, unpack_blocks_avx2}, span);
+  return run_tiles(args, {quantize_row_avx2, unpack_blocks_avx2}, {sum_spans<UnpackedRows, span>});
 }
 
 // Rounded guesses of one core's rates; they only rank the kernels.

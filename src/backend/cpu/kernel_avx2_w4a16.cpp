@@ -133,7 +133,7 @@ MXGEMM_ISA_END
 namespace {
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, span);
+  return run_tiles(args, {sum_spans<FloatRows, span>});
 }
 
 // Rounded guesses of one core's rates; they only rank the kernels.

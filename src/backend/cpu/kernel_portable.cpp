@@ -126,7 +126,8 @@ void span(const SpanTile& tile, const UnpackedRows& a, const WeightsView& w, flo
 }
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, {quantize_row_baseline, unpack_blocks_baseline}, span);
+  return run_tiles(args, {quantize_row_baseline, unpack_blocks_baseline},
+                   {sum_spans<UnpackedRows, span>});
 }
 
 // Rounded guesses of one core's rates; they only rank the kernels.

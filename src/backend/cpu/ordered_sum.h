@@ -59,6 +59,20 @@ class SpanTree {
     ranges_[depth_++] = range;
   }
 
+  /// The same in two steps, for kernels that hold the new node's sums in registers: while
+  /// take_sibling() gives the left operand of a larger node, they add it; then they store the sums
+  /// where append() says.
+  const float* take_sibling(SpanRange& range) noexcept {
+    if (depth_ == 0 || !are_siblings(ranges_[depth_ - 1], range)) return nullptr;
+    --depth_;
+    range = {ranges_[depth_].first, 2 * range.count};
+    return sums_[depth_];
+  }
+  float* append(SpanRange range) noexcept {
+    ranges_[depth_] = range;
+    return sums_[depth_++];
+  }
+
   /// Adds up all nodes, newest first, into the oldest one; there is at least one.
   const float* fold() noexcept {
     for (; depth_ > 1; --depth_)

@@ -10,7 +10,7 @@ namespace mxgemm::cpu {
 MXGEMM_ISA_BEGIN("avx2")
 
 void unpack_blocks_avx2(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
-                        std::uint32_t* offsets) noexcept {
+                        std::int32_t* offsets) noexcept {
   const __m128i table = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
   const __m128i mask = _mm_set1_epi8(15);
   const __m256i ones = _mm256_set1_epi8(1);
@@ -28,7 +28,7 @@ void unpack_blocks_avx2(const std::uint8_t* codes, std::int64_t count, std::int8
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4E));
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1));
-    offsets[b] = static_cast<std::uint16_t>(-12 * _mm_cvtsi128_si32(sum));
+    offsets[b] = -12 * _mm_cvtsi128_si32(sum);
   }
 }
 

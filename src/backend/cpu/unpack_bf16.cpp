@@ -88,8 +88,7 @@ bool unpack_bf16_avx512(const std::uint8_t* x, std::int64_t count, std::uint32_t
     const __m128i scale_bytes =
         half == 0 ? _mm256_castsi256_si128(bytes) : _mm256_extracti128_si256(bytes, 1);
     _mm512_mask_storeu_epi32(out.offsets + first, mask,
-                             _mm512_and_si512(_mm512_sub_epi32(_mm512_setzero_si512(), sums),
-                                              _mm512_set1_epi32(0xFFFF)));
+                             _mm512_sub_epi32(_mm512_setzero_si512(), sums));
     // 2^(scale - 127) / 4, a normal number: scales are at least kMinScale.
     _mm512_mask_storeu_epi32(
         out.scales + first, mask,
