@@ -22,6 +22,9 @@ Isa detected_isa() noexcept;
 /// detected_isa(), capped by MXGEMM_CPU_ISA. Errors: invalid_argument (an unknown name).
 Result<Isa> usable_isa() noexcept;
 
+/// Tells the processor that this thread waits in a loop.
+void relax() noexcept;
+
 /// Asks Linux for the AMX tile registers, once for the process: all its threads may then use them,
 /// and signal frames grow by 8 KiB. Only x86 builds have it.
 bool request_tiles() noexcept;

@@ -7,6 +7,8 @@ Isa detected_isa() noexcept {
   return Isa::baseline;
 }
 
+void relax() noexcept {}
+
 QuantizeRow quantize_row_for(Isa) noexcept {
   return quantize_row_baseline;
 }

@@ -44,6 +44,10 @@ Isa detected_isa() noexcept {
   return isa;
 }
 
+void relax() noexcept {
+  __builtin_ia32_pause();
+}
+
 bool request_tiles() noexcept {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
   static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
