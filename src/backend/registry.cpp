@@ -8,7 +8,7 @@ namespace {
 
 constexpr const KernelDesc* kKernels[] = {
 #if MXGEMM_WITH_CPU_X86
-    &cpu::kAmxInt8,  &cpu::kAvx512Vnni, &cpu::kAvx2, &cpu::kAvx2W4A16,
+    &cpu::kAmxInt8,  &cpu::kAvx512Vnni, &cpu::kAvxVnni, &cpu::kAvx2, &cpu::kAvx2W4A16,
 #endif
     &cpu::kPortable, &cpu::kReference,
 };

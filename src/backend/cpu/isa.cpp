@@ -11,6 +11,8 @@ std::string_view to_string(Isa isa) noexcept {
       return "baseline";
     case Isa::avx2:
       return "avx2";
+    case Isa::avxvnni:
+      return "avxvnni";
     case Isa::avx512vnni:
       return "avx512vnni";
     case Isa::amx:
@@ -22,11 +24,15 @@ std::string_view to_string(Isa isa) noexcept {
 Result<Isa> usable_isa() noexcept {
   const char* cap = std::getenv("MXGEMM_CPU_ISA");
   if (cap == nullptr || *cap == '\0') return detected_isa();
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512vnni, Isa::amx})
-    if (to_string(isa) == cap) return std::min(isa, detected_isa());
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avxvnni, Isa::avx512vnni, Isa::amx}) {
+    if (to_string(isa) != cap) continue;
+    const Isa lower = std::min(isa, detected_isa());
+    return lower == Isa::avxvnni && !has_avx_vnni() ? Isa::avx2 : lower;
+  }
   return Status::error(
       StatusCode::invalid_argument,
-      "MXGEMM_CPU_ISA is '%.40s', must be 'baseline', 'avx2', 'avx512vnni' or 'amx'", cap);
+      "MXGEMM_CPU_ISA is '%.40s', must be 'baseline', 'avx2', 'avxvnni', 'avx512vnni' or 'amx'",
+      cap);
 }
 
 Status supports_isa(Isa isa, const char* what) noexcept {

@@ -11,13 +11,16 @@
 
 namespace mxgemm::cpu {
 
-/// Each level includes the ones before it.
-enum class Isa : int { baseline = 0, avx2 = 1, avx512vnni = 2, amx = 3 };
+/// Each level includes the ones before it, but for avxvnni: ask has_avx_vnni().
+enum class Isa : int { baseline = 0, avx2 = 1, avxvnni = 2, avx512vnni = 3, amx = 4 };
 
 std::string_view to_string(Isa isa) noexcept;
 
 /// What this CPU and operating system can run, whatever the environment says.
 Isa detected_isa() noexcept;
+
+/// Whether the CPU has VPDPBUSD in its VEX form. AVX-512 VNNI does not imply it.
+bool has_avx_vnni() noexcept;
 
 /// detected_isa(), capped by MXGEMM_CPU_ISA. Errors: invalid_argument (an unknown name).
 Result<Isa> usable_isa() noexcept;

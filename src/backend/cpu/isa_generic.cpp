@@ -3,6 +3,10 @@
 
 namespace mxgemm::cpu {
 
+bool has_avx_vnni() noexcept {
+  return false;
+}
+
 Isa detected_isa() noexcept {
   return Isa::baseline;
 }

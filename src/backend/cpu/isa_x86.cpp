@@ -26,6 +26,12 @@ bool has_amx() noexcept {
   return (low & (3u << 17)) == (3u << 17);
 }
 
+bool detect_avx_vnni() noexcept {  // the operating system's part is that of AVX2
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0 &&
+         __builtin_cpu_supports("avx2");
+}
+
 Isa detect() noexcept {
   // libgcc asks CPUID and XGETBV, so "supported" includes the operating system.
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
@@ -33,11 +39,16 @@ Isa detect() noexcept {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni");
-  if (!avx512) return Isa::avx2;
+  if (!avx512) return has_avx_vnni() ? Isa::avxvnni : Isa::avx2;
   return has_amx() ? Isa::amx : Isa::avx512vnni;
 }
 
 }  // namespace
+
+bool has_avx_vnni() noexcept {
+  static const bool has = detect_avx_vnni();
+  return has;
+}
 
 Isa detected_isa() noexcept {
   static const Isa isa = detect();  // CPUID costs microseconds in a virtual machine

@@ -9,6 +9,7 @@ extern const KernelDesc kReference;
 extern const KernelDesc kPortable;
 extern const KernelDesc kAmxInt8;
 extern const KernelDesc kAvx512Vnni;
+extern const KernelDesc kAvxVnni;
 extern const KernelDesc kAvx2;
 extern const KernelDesc kAvx2W4A16;
 
