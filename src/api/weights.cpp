@@ -169,13 +169,14 @@ Result<Fresh> make_fresh(Layout layout, std::int64_t n, std::int64_t k, std::int
 /// Converts all experts. `target` is where the first one goes, the others follow at these steps.
 void repack_experts(const Weights::Impl& w, WeightsTarget target, std::int64_t codes_step,
                     std::int64_t scales_step, ThreadPool* threads) noexcept {
-  const std::int64_t stripes = layout::ceil_div(w.view.n, kRepackStripe);
+  const std::int64_t stripe = repack_stripe(target.layout);
+  const std::int64_t stripes = layout::ceil_div(w.view.n, stripe);
   cpu::parallel_for(threads, stripes * w.num_experts, [&](std::int64_t task) noexcept {
-    const std::int64_t e = task / stripes, row = task % stripes * kRepackStripe;
+    const std::int64_t e = task / stripes, row = task % stripes * stripe;
     WeightsTarget t = target;
     t.codes += e * codes_step;
     if (t.scales != nullptr) t.scales += e * scales_step;
-    repack_rows(w.expert(e), t, row, std::min(w.view.n, row + kRepackStripe));
+    repack_rows(w.expert(e), t, row, std::min(w.view.n, row + stripe));
   });
 }
 

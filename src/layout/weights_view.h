@@ -81,9 +81,14 @@ struct WeightsTarget {
 };
 
 /// Converts rows [row_begin, row_end) of w. Call it for the rows of whole stripes (multiples of
-/// kRepackStripe), the last one up to w.n: pad rows are written with the last stripe.
+/// repack_stripe), the last one up to w.n: pad rows are written with the last stripe.
 void repack_rows(const WeightsView& w, const WeightsTarget& target, std::int64_t row_begin,
                  std::int64_t row_end) noexcept;
-inline constexpr std::int64_t kRepackStripe = 256;  // a multiple of every layout's row tile
+
+/// A multiple of the layout's row tile, and small: a thread of a pool packs about the rows that it
+/// will read in a product, so that their pages lie in memory near it.
+constexpr std::int64_t repack_stripe(Layout layout) noexcept {
+  return layout == Layout::aiter_16x16 ? layout::kAiterScaleRows : 2 * layout::kPanelRows;
+}
 
 }  // namespace mxgemm

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/arena.h"
 #include "backend/cpu/k_split.h"
+#include "backend/cpu/output.h"
 #include "backend/cpu/parallel.h"
 #include "formats/mxfp4.h"
 #include "layout/layouts.h"
@@ -58,18 +59,6 @@ std::int64_t part_slots(std::int64_t n, std::int64_t k, std::int64_t threads) no
   return may_split ? KSplit::max_slots(threads) : 0;
 }
 
-int cols_of(const RunArgs& args, std::int64_t col) noexcept {
-  return static_cast<int>(std::min<std::int64_t>(kTileCols, args.w.n - col));
-}
-
-void store_tile(const float* sums, const RunArgs& args, const Tile& tile, StoreRow store) noexcept {
-  for (int p = 0; p < tile.panels; ++p) {
-    const std::int64_t col = tile.first_col + p * kTileCols;
-    for (int r = 0; r < tile.rows; ++r, sums += kTileCols)
-      store(sums, cols_of(args, col), args.c, tile.first_row + r, col, args.epilogue);
-  }
-}
-
 /// Writes the nodes that a partial run leaves of one tile.
 void store_nodes(const TileTree& tree, const RunArgs& args, const Tile& tile) noexcept {
   const std::int64_t m = args.m(), n = args.w.n;
@@ -78,7 +67,7 @@ void store_nodes(const TileTree& tree, const RunArgs& args, const Tile& tile) no
     for (int p = 0; p < tile.panels; ++p) {
       const std::int64_t col = tile.first_col + p * kTileCols;
       for (int r = 0; r < tile.rows; ++r, sums += kTileCols)
-        std::copy_n(sums, cols_of(args, col),
+        std::copy_n(sums, panel_cols(args, col),
                     args.partial.sums + (node * m + tile.first_row + r) * n + col);
     }
   }
@@ -127,7 +116,7 @@ class Product {
         if (partial)
           store_nodes(tree, args_, tile);
         else
-          store_tile(tree.fold(), args_, tile, kernel_.store);
+          kernel_.store(tree.fold(), tile, args_);
       }
   }
 
@@ -154,7 +143,7 @@ class Product {
       const bool whole = (p + 1) * split.part_spans <= num_spans_of(args_.w.k);
       tree.push({p * split.part_spans, whole ? split.part_spans : 0});
     }
-    store_tile(tree.fold(), args_, tile, kernel_.store);
+    kernel_.store(tree.fold(), tile, args_);
   }
 
   void set_corner(Tile& tile, std::int64_t row, std::int64_t row_end, std::int64_t panel,
@@ -184,6 +173,14 @@ std::size_t parts_bytes(const Problem& problem) noexcept {
 }
 
 }  // namespace
+
+void store_tile(const float* sums, const Tile& tile, const RunArgs& args) noexcept {
+  for (int p = 0; p < tile.panels; ++p) {
+    const std::int64_t col = tile.first_col + p * kTileCols;
+    for (int r = 0; r < tile.rows; ++r, sums += kTileCols)
+      store_row(sums, panel_cols(args, col), args.c, tile.first_row + r, col, args.epilogue);
+  }
+}
 
 Status run_tiles(const RunArgs& args, const RowTools& tools,
                  const TileKernel<UnpackedRows>& kernel) noexcept {

@@ -6,7 +6,6 @@
 
 #include "backend/cpu/activations.h"
 #include "backend/cpu/ordered_sum.h"
-#include "backend/cpu/output.h"
 #include "plan/kernel.h"
 
 namespace mxgemm::cpu {
@@ -32,15 +31,20 @@ template <class Rows>
 using SumTile = void (*)(const Tile& tile, const Rows& a, const WeightsView& w,
                          TileTree& tree) noexcept;
 
-/// Writes `count` sums to a row of C; see store_row.
-using StoreRow = void (*)(const float* sums, int count, const Matrix& c, std::int64_t row,
-                          std::int64_t col, const Epilogue& epilogue) noexcept;
+/// Writes a complete tile's sums to C: output.h.
+using StoreTile = void (*)(const float* sums, const Tile& tile, const RunArgs& args) noexcept;
+void store_tile(const float* sums, const Tile& tile, const RunArgs& args) noexcept;
+
+/// How many of the 16 columns from `col` on C has.
+inline int panel_cols(const RunArgs& args, std::int64_t col) noexcept {
+  return static_cast<int>(std::min<std::int64_t>(kTileCols, args.w.n - col));
+}
 
 /// What a kernel brings.
 template <class Rows>
 struct TileKernel {
   SumTile<Rows> sum;
-  StoreRow store = store_row;
+  StoreTile store = store_tile;
 };
 
 /// Quantizes A, then computes C in tiles of args.config.block_m rows and block_n columns.

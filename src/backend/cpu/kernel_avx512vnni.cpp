@@ -205,11 +205,19 @@ static void sum_avx512vnni(const Tile& tile, const UnpackedRows& a, const Weight
   }
 }
 
+static void store_tile512(const float* sums, const Tile& tile, const RunArgs& args) noexcept {
+  for (int p = 0; p < tile.panels; ++p, sums += tile.rows * kTileCols) {
+    const std::int64_t col = tile.first_col + p * kTileCols;
+    store_panel_avx512(sums, tile.rows, panel_cols(args, col), args.c, tile.first_row, col,
+                       args.epilogue);
+  }
+}
+
 MXGEMM_ISA_END
 namespace {
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, avx512_row_tools(), {sum_avx512vnni, store_row_avx512});
+  return run_tiles(args, avx512_row_tools(), {sum_avx512vnni, store_tile512});
 }
 
 // Rounded guesses of one core's rates; they only rank the kernels.
