@@ -141,22 +141,25 @@ TEST_P(Conformance, DistinctScalesAlongEachAxis) {
     }
 }
 
-// Blocks of zeros, of either sign, under scales of their own on both sides.
+// Blocks of zeros, of either sign, under scales of their own on both sides; the other blocks have
+// scales that kernels have a fast path for, or not.
 TEST_P(Conformance, BlocksOfZeros) {
   for (const std::int64_t k : {33, 320, 784, 1088})
-    for (const std::vector<int>& zero_scales : {std::vector<int>{0}, {254}, {0, 126, 254, 255}}) {
-      HostMxfp4 a = random_mxfp4(9, k, 21, kUsualScales), w = random_mxfp4(17, k, 22, kEdgeScales);
-      Rng rng(static_cast<unsigned>(k));
-      for (HostMxfp4* m : {&a, &w})
-        for (std::int64_t r = 0; r < m->rows; ++r)
-          for (std::int64_t b = 0; b < scales_per_row(k); ++b) {
-            if (rng() % 2 == 0) continue;
-            m->scale(r, b) = static_cast<std::uint8_t>(zero_scales[rng() % zero_scales.size()]);
-            for (std::int64_t c = b * 32; c < std::min(k, b * 32 + 32); ++c)
-              m->set_code(r, c, rng() % 2 == 0 ? 0u : 8u);
-          }
-      check(a, w, {1, 2, 3, 8, 9});
-    }
+    for (const std::vector<int>& w_scales : {kEdgeScales, kUsualScales})
+      for (const std::vector<int>& zero_scales :
+           {std::vector<int>{0}, {254}, {0, 126, 254, 255}, {0, 1, 71, 183, 202, 253, 254}}) {
+        HostMxfp4 a = random_mxfp4(9, k, 21, kUsualScales), w = random_mxfp4(33, k, 22, w_scales);
+        Rng rng(static_cast<unsigned>(k));
+        for (HostMxfp4* m : {&a, &w})
+          for (std::int64_t r = 0; r < m->rows; ++r)
+            for (std::int64_t b = 0; b < scales_per_row(k); ++b) {
+              if (rng() % 2 == 0) continue;
+              m->scale(r, b) = static_cast<std::uint8_t>(zero_scales[rng() % zero_scales.size()]);
+              for (std::int64_t c = b * 32; c < std::min(k, b * 32 + 32); ++c)
+                m->set_code(r, c, rng() % 2 == 0 ? 0u : 8u);
+            }
+        check(a, w, {1, 2, 3, 8, 9});
+      }
 }
 
 // One element of A and one of W at a time: a misplaced element gives 0 instead of its product.
