@@ -6,9 +6,8 @@
 // until the block is scaled: the ordered sum.
 //
 // A tile walks its panels from end to end, so that W is read as a stream. Two panels side by side
-// share each broadcast of A: load ports are the limit of a single one. The multiplier (1 VPDPBUSD a
-// cycle for each row and vector, on either port it can use) is the limit from 3 rows on; below, it
-// is decoding, or memory.
+// share each broadcast of A, else load ports are the limit. With them it is the multiplier from 3
+// rows on (one VPDPBUSD a cycle); below, decoding W, or memory.
 #include <immintrin.h>
 
 #include "backend/cpu/block_scale_avx512.h"
@@ -26,10 +25,10 @@ namespace {
 constexpr int kRowsPerTile = 4, kPanelsPerTile = 2;
 static_assert(kRowsPerTile * kPanelsPerTile * kTileCols <= kMaxTileSums);
 
-// Groups of K (1088 bytes a panel) that prefetch to L2 runs ahead. On Zen 4, weights from memory at
-// M = 4 took 1.5 times as long with prefetch to L1, and 2.5 times with the hardware's alone; 4 to
-// 32 groups were the same.
-constexpr std::int64_t kPrefetchGroups = 8;
+// Groups of K (1088 bytes a panel) that prefetch to L2 runs ahead: docs/performance.md. Without it,
+// weights from memory took 2.5 times as long at M = 4 on Zen 4.
+constexpr std::int64_t kPrefetchGroups = 6;
+constexpr std::int64_t kPrefetchBytes = layout::kPanelGroupBytes / 4;  // with each block
 
 }  // namespace
 
@@ -157,7 +156,8 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
       const std::uint8_t* codes = group;
       const std::uint8_t* scales = group + layout::kPanelScalesOffset;
       for (std::int64_t b = 0; b < count; ++b) {
-        for (int p = 0; p < kPanels; ++p) prefetch(soon + p * panel_bytes + b * 272, 272);
+        for (int p = 0; p < kPanels; ++p)
+          prefetch(soon + p * panel_bytes + b * kPrefetchBytes, kPrefetchBytes);
         add_block512<kRows, kPanels, kModerate>(rows, codes, scales, panel_bytes, sum);
         codes += layout::kPanelBlockBytes;
         scales += layout::kPanelRows;
@@ -220,13 +220,17 @@ Status run(const RunArgs& args) noexcept {
   return run_tiles(args, avx512_row_tools(), {sum_avx512vnni, store_tile512});
 }
 
-// Rounded guesses of one core's rates; they only rank the kernels.
-double estimate(const Problem& problem, const Config&) noexcept {
-  return estimate_us(problem, 50, 160, 1);
+// Rounded guesses of one core's rates; they only rank kernels and configs. One row of A reads W
+// from memory faster as one stream than as two, and most layers find their weights there; with
+// weights in a cache two panels would be 8 % faster.
+double estimate(const Problem& problem, const Config& config) noexcept {
+  const bool pair = config.block_n > kTileCols;
+  return estimate_us(problem, problem.shape.m == 1 && pair ? 45 : 50, pair ? 160 : 145, 1);
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
-constexpr Config kConfigs[] = {{.block_m = kRowsPerTile, .block_n = kPanelsPerTile * kTileCols}};
+constexpr Config kConfigs[] = {{.block_m = kRowsPerTile, .block_n = kPanelsPerTile * kTileCols},
+                               {.block_m = kRowsPerTile, .block_n = kTileCols}};
 
 Status supports(const Problem&, const Device&) noexcept {
   return supports_isa(Isa::avx512vnni, "AVX-512 VNNI");
