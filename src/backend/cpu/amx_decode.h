@@ -17,6 +17,14 @@ namespace mxgemm::cpu {
 
 inline constexpr int kPairCols = 32;
 
+/// How many blocks of a panel share one base within a chunk: the most that fit all 16 rows.
+enum Grain : std::uint8_t {
+  kGrainChunk = 0,  // 16 blocks
+  kGrainQuad = 1,   // 4 blocks, 128 elements
+  kGrainPair = 2,   // 2 blocks, a tile
+  kGrainBlock = 3,  // each block its own scale, nothing shifted
+};
+
 /// The bases of 16 blocks of a panel's rows, block by block.
 struct alignas(64) ChunkBases {
   std::uint8_t base[kChunkBlocks][16];

@@ -116,10 +116,12 @@ class Flush {
   explicit Flush(const RunArgs& args) noexcept : writer_(args), plain_(writer_.plain_bf16()) {}
 
   /// What is to be done with `dots`: add to `sums` (unless `first`), in int32 if `whole`; then keep
-  /// there, or (`last`) write to rows [row, row + num_rows) of C from column `col` on.
+  /// there, or (`last`) write to rows [row, row + num_rows) of C from column `col` on. Outliers are
+  /// where float32 sums start from.
   struct Job {
     const TileQuad* dots;
     TileQuad* sums;
+    const TileQuad* outliers;  // null: there are none
     bool whole, first, last;
     std::int64_t row, col;
     int num_rows;
@@ -151,7 +153,7 @@ class Flush {
     done_ = end;
     if (job_.whole && !job_.last)
       add_integers(begin, end);
-    else if (job_.whole && normal_ && plain_)
+    else if (job_.whole && normal_ && plain_ && job_.outliers == nullptr)
       job_.first ? write_plain<true>(begin, end) : write_plain<false>(begin, end);
     else
       normal_ ? add_scaled<true>(begin, end) : add_scaled<false>(begin, end);
@@ -209,7 +211,10 @@ class Flush {
         std::int32_t* kept = job.sums->rows[0] + 32 * r + 16 * p;
         __m512 before = _mm512_setzero_ps();
         if (!job.first && job.whole) dots = _mm512_add_epi32(dots, _mm512_load_si512(kept));
-        if (!job.first && !job.whole) before = _mm512_load_ps(kept);
+        if (!job.first && !job.whole)
+          before = _mm512_load_ps(kept);
+        else if (job.outliers != nullptr)
+          before = _mm512_load_ps(job.outliers->rows[r] + 16 * p);
         sum[p] = scaled<kNormal>(_mm512_cvtepi32_ps(dots), before, a_bits[r], w_bytes[p]);
         if (!job.last) _mm512_store_ps(kept, sum[p]);
       }

@@ -2,9 +2,10 @@
 // tests): A in tiles (ShiftedRows) x W in cpu_panel16 -> C.
 //
 // Both sides are int8 with differences of block scales folded in as shifts of 0..3, so one int32
-// accumulation spans many blocks: the whole of K where a row range and a pair of panels are uniform
-// ("whole"), else what the scales of each chunk of 512 elements allow on both sides: the chunk, 128
-// elements, 64, or single blocks. Each flush is exact up to one float32 addition.
+// accumulation spans many blocks. Rows of A have one base each; the blocks that it does not hold
+// are multiplied apart (amx_outliers.h). W's sums span the whole of K where each of the 32 columns
+// has one base as well ("whole"), else what the scales of each chunk of 512 elements allow: the
+// chunk, 128 elements, 64, or single blocks. Each flush is exact up to one float32 addition.
 //
 // W is decoded ahead of its use, tile by tile between the tile products, which run on a unit of
 // their own; so do the flushes (amx_flush.h).
@@ -16,6 +17,7 @@
 
 #include "backend/cpu/amx_decode.h"
 #include "backend/cpu/amx_flush.h"
+#include "backend/cpu/amx_outliers.h"
 #include "backend/cpu/amx_tiles.h"
 #include "backend/cpu/isa_region.h"
 #include "backend/cpu/shifted_rows.h"
@@ -35,15 +37,14 @@ constexpr int whole_unit_tiles(std::int64_t k_tiles) noexcept {
   return static_cast<int>(layout::round_up(layout::ceil_div(k_tiles, units), 2));
 }
 
-/// Working memory of one task, on its stack (75 KiB).
+/// Working memory of one task, on its stack (82 KiB).
 struct AmxScratch {
   alignas(64) std::int8_t w[2][kMaxUnitTiles * kTileBytes];  // decoded; or a ring of two groups
   TileQuad sums[kMaxRowTiles / 2];
   TileQuad dots[2];
-  ChunkBases bases[2][2];                  // of this unit and the next one, for each panel
-  std::uint8_t a_scales[2][16][16];        // of a chunk of two row tiles, block by block
-  RowScales whole_rows[kMaxRowTiles / 2];  // of uniform rows
-  RowScales part_rows[2];                  // of what is being flushed, like dots
+  TileQuad outliers[2];    // like dots, float32
+  ChunkBases bases[2][2];  // of this unit and the next one, for each panel
+  RowScales row_scales[kMaxRowTiles / 2];
 };
 static_assert(sizeof(AmxScratch) < 96 * 1024);
 
@@ -75,24 +76,6 @@ struct RowPrefetch {
   }
 };
 
-/// 16 rows of 16 bytes to 16 columns.
-static inline void transpose16x16(const std::uint8_t* in, std::int64_t stride,
-                                  std::uint8_t (*out)[16]) noexcept {
-  __m128i x[16], y[16];
-  for (int i = 0; i < 16; ++i) x[i] = load_bytes16(in + i * stride);
-  const auto pass = [](const __m128i* from, __m128i* to) noexcept {
-    for (int i = 0; i < 8; ++i) {
-      to[2 * i] = _mm_unpacklo_epi8(from[i], from[i + 8]);
-      to[2 * i + 1] = _mm_unpackhi_epi8(from[i], from[i + 8]);
-    }
-  };
-  pass(x, y);
-  pass(y, x);
-  pass(x, y);
-  pass(y, x);
-  for (int i = 0; i < 16; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(out[i]), x[i]);
-}
-
 template <class Tiles>
 class AmxTask {
  public:
@@ -107,14 +90,11 @@ class AmxTask {
         num_rows_(static_cast<int>(
             min_of(args.m() - tile_begin * kTileRows, std::int64_t{kTileRows} * num_tiles_))),
         flush_(args) {
-    rows_uniform_ = a.num_blocks * formats::kBlock <= kMaxInt32K;
-    for (std::int64_t r = tile_begin * kTileRows; r < tile_end * kTileRows; ++r)
-      rows_uniform_ &= a.uniform[r] != 0;
-    for (int s = 0; rows_uniform_ && s < sweeps_; ++s) {
+    for (int s = 0; s < sweeps_; ++s) {
       const std::uint8_t* base = a.row_base + (tile_begin + 2 * s) * kTileRows;
       set_row_scales(load_bytes16(base),
                      load_bytes16(2 * s + 1 < num_tiles_ ? base + kTileRows : base),
-                     scratch_.whole_rows[s]);
+                     scratch_.row_scales[s]);
     }
     configure(64);
   }
@@ -126,7 +106,7 @@ class AmxTask {
   void run(std::int64_t begin, std::int64_t end) noexcept {
     while (begin < end) {
       const PanelPair first = panel_pair(args_.w, begin * kPairCols);
-      whole_ = rows_uniform_ && first.uniform;
+      whole_ = is_whole(first);
       if (whole_ && num_tiles_ == 1)
         begin = run_rings<1>(begin, end, first);
       else if (whole_ && num_tiles_ == 2)
@@ -138,6 +118,10 @@ class AmxTask {
   }
 
  private:
+  bool is_whole(const PanelPair& pair) const noexcept {
+    return pair.uniform && a_.num_blocks * formats::kBlock <= kMaxInt32K;
+  }
+
   // Tiles 0..3: sums of (row tile 0 | 1) x (panel 0 | 1); 4, 5: A; 6, 7: W. k_bytes: elements of K
   // in a tile, 64 or a single block.
   void configure(int k_bytes) const noexcept {
@@ -182,7 +166,7 @@ class AmxTask {
     Tiles::template dot<3, 5, 7>();
   }
 
-  // --- Up to 32 rows, all uniform: sums stay in the tiles for the whole of K. ---
+  // --- Up to 32 rows, whole: sums stay in the tiles for the whole of K. ---
 
   void decode_group(const PanelPair& pair, std::int64_t group, std::int8_t* out) const noexcept {
     for (int p = 0; p < 2; ++p) {
@@ -192,7 +176,7 @@ class AmxTask {
     }
   }
 
-  /// Pairs [begin, end) as long as they are uniform; returns where it stopped.
+  /// Pairs [begin, end) as long as they are whole; returns where it stopped.
   template <int kRowTiles>
   std::int64_t run_rings(std::int64_t begin, std::int64_t end, PanelPair pair) noexcept {
     const std::int64_t groups = layout::ceil_div(a_.num_blocks, layout::kPanelGroupBlocks);
@@ -206,7 +190,7 @@ class AmxTask {
       PanelPair next = pair;
       if (more) {
         next = panel_pair(args_.w, (begin + 1) * kPairCols);
-        more = next.uniform;
+        more = is_whole(next);
       }
       zero_tiles();
       for (std::int64_t g = 0; g < groups; ++g) {
@@ -221,10 +205,9 @@ class AmxTask {
           decode_group(next, 0, ring[slot]);
         if (g == 0) flush_.finish();
       }
-      TileQuad& dots = scratch_.dots[begin % 2];
+      TileQuad& dots = next_dots();
       store_tiles(dots, kRowTiles == 2);
-      begin_flush(&dots, 0, begin, {true, true}, scratch_.whole_rows[0], pair.base[0],
-                  pair.base[1]);
+      begin_flush(dots, 0, pair, begin, {true, true}, pair.base[0], pair.base[1]);
       pair = next;
     }
     return begin;
@@ -265,7 +248,7 @@ class AmxTask {
     }
     if (u.pair_index + 1 == end) return false;
     const PanelPair pair = panel_pair(args_.w, (u.pair_index + 1) * kPairCols);
-    if ((rows_uniform_ && pair.uniform) != whole_) return false;
+    if (is_whole(pair) != whole_) return false;
     next = make_unit(u.pair_index + 1, pair, 0);
     return true;
   }
@@ -290,13 +273,12 @@ class AmxTask {
       const bool more = next_unit(unit, end, next);
       for (int s = 0; s < sweeps_; ++s) {
         const Unit* decode = more && s + 1 == sweeps_ ? &next : nullptr;
-        const Grain grain = whole_ ? kGrainChunk : sweep_grain(s, unit);
-        if (grain == kGrainChunk)
+        if (unit.grain == kGrainChunk)
           sweep(s, unit, decode);
-        else if (grain == kGrainBlock)
+        else if (unit.grain == kGrainBlock)
           sweep_blocks(s, unit, decode);
         else
-          sweep_parts(s, unit, grain == kGrainQuad ? 2 : 1, decode);
+          sweep_parts(s, unit, unit.grain == kGrainQuad ? 2 : 1, decode);
         if (decode == nullptr) continue;
         for (int t = unit.num_tiles; t < next.num_tiles; ++t) decode_unit_tile(next, t);
       }
@@ -311,16 +293,6 @@ class AmxTask {
   RowPair row_pair(int s, std::int64_t k_tile) const noexcept {
     const std::int64_t tile = tile_begin_ + 2 * s;
     return {a_.tile(tile, k_tile), 2 * s + 1 < num_tiles_ ? a_.tile(tile + 1, k_tile) : nullptr};
-  }
-
-  Grain sweep_grain(int s, const Unit& u) const noexcept {
-    __m128i grains = chunk_bytes(a_.grain, s, 0, u);
-    if (2 * s + 1 < num_tiles_) grains = _mm_max_epu8(grains, chunk_bytes(a_.grain, s, 1, u));
-    const int of_a = largest_byte(grains);
-    return of_a > u.grain ? static_cast<Grain>(of_a) : u.grain;
-  }
-  __m128i chunk_bytes(const std::uint8_t* of, int s, int i, const Unit& u) const noexcept {
-    return load_bytes16(of + a_.chunk_at(tile_begin_ + 2 * s + i, u.first_tile / kChunkTiles));
   }
 
   /// The whole unit in one go, with everything else between the products.
@@ -341,21 +313,14 @@ class AmxTask {
     const Ends ends = {u.first_tile == 0, u.first_tile + u.num_tiles == a_.k_tiles};
     if (whole_ && ends.first && !ends.last)
       return store_tiles(scratch_.sums[s], rows.a1 != nullptr);
-    TileQuad& dots = scratch_.dots[dots_slot_ ^= 1];
+    TileQuad& dots = next_dots();
     store_tiles(dots, rows.a1 != nullptr);
-    if (whole_)
-      return begin_flush(&dots, s, u.pair_index, ends, scratch_.whole_rows[s], u.pair.base[0],
-                         u.pair.base[1]);
-    RowScales& a = scratch_.part_rows[dots_slot_];
-    set_row_scales(chunk_bytes(a_.chunk_base, s, 0, u),
-                   chunk_bytes(a_.chunk_base, s, rows.a1 == nullptr ? 0 : 1, u), a);
-    begin_flush(&dots, s, u.pair_index, ends, a, load_bytes16(u.bases[0].base[0]),
-                load_bytes16(u.bases[1].base[0]));
+    begin_flush(dots, s, u.pair, u.pair_index, ends, whole_ ? u.pair.base[0] : base_of(u, 0, 0),
+                whole_ ? u.pair.base[1] : base_of(u, 1, 0));
   }
 
   /// The unit in parts of `part_tiles` tiles of K, each with bases of its own.
   void sweep_parts(int s, const Unit& u, int part_tiles, const Unit* decode) noexcept {
-    load_a_scales(s, u);
     const RowPair rows = row_pair(s, u.first_tile);
     for (int first = 0; first < u.num_tiles; first += part_tiles) {
       const int end = static_cast<int>(min_of(first + part_tiles, u.num_tiles));
@@ -372,7 +337,6 @@ class AmxTask {
   }
 
   void sweep_blocks(int s, const Unit& u, const Unit* decode) noexcept {
-    load_a_scales(s, u);
     const RowPair rows = row_pair(s, u.first_tile);
     configure(formats::kBlock);
     for (int t = 0; t < u.num_tiles; ++t) {
@@ -389,40 +353,40 @@ class AmxTask {
     configure(64);
   }
 
-  /// Bases of A's blocks of a chunk, so that those of one block lie together.
-  void load_a_scales(int s, const Unit& u) noexcept {
-    // The flush that is under way has its own copy.
-    for (int i = 0; i < 2; ++i) {
-      const std::int64_t tile = tile_begin_ + (2 * s + i < num_tiles_ ? 2 * s + i : 2 * s);
-      transpose16x16(a_.scales + tile * kTileRows * a_.scales_stride() + 2 * u.first_tile,
-                     a_.scales_stride(), scratch_.a_scales[i]);
-    }
-  }
-
   /// Flushes what starts at block `block` of the unit.
   void flush_part(int s, const Unit& u, int block, bool end_of_unit) noexcept {
-    TileQuad& dots = scratch_.dots[dots_slot_ ^= 1];
+    TileQuad& dots = next_dots();
     store_tiles(dots, 2 * s + 1 < num_tiles_);
     flush_.finish();  // of the part before, while this one's tiles are being stored
-    RowScales& a = scratch_.part_rows[dots_slot_];
-    set_row_scales(load_bytes16(scratch_.a_scales[0][block]),
-                   load_bytes16(scratch_.a_scales[1][block]), a);
     begin_flush(
-        &dots, s, u.pair_index,
+        dots, s, u.pair, u.pair_index,
         {u.first_tile == 0 && block == 0, u.first_tile + u.num_tiles == a_.k_tiles && end_of_unit},
-        a, load_bytes16(u.bases[0].base[block]), load_bytes16(u.bases[1].base[block]));
+        base_of(u, 0, block), base_of(u, 1, block));
   }
+
+  static __m128i base_of(const Unit& u, int p, int block) noexcept {
+    return load_bytes16(u.bases[p].base[block]);
+  }
+
+  /// What is being flushed keeps its place until the flush after the next begins.
+  TileQuad& next_dots() noexcept { return scratch_.dots[dots_slot_ ^= 1]; }
 
   struct Ends {
     bool first, last;
   };
-  void begin_flush(const TileQuad* dots, int s, std::int64_t pair_index, Ends ends,
-                   const RowScales& a, __m128i w0, __m128i w1) noexcept {
+  void begin_flush(const TileQuad& dots, int s, const PanelPair& pair, std::int64_t pair_index,
+                   Ends ends, __m128i w0, __m128i w1) noexcept {
     const int first_row = 2 * s * kTileRows;
-    flush_.begin({dots, &scratch_.sums[s], whole_, ends.first, ends.last,
+    const TileQuad* outliers = nullptr;  // they join the first float32 sums
+    if (whole_ ? ends.last : ends.first) {
+      TileQuad& sums = scratch_.outliers[dots_slot_];
+      if (add_outliers(a_, tile_begin_ + 2 * s, 2 * s + 1 < num_tiles_, pair, sums))
+        outliers = &sums;
+    }
+    flush_.begin({&dots, &scratch_.sums[s], outliers, whole_, ends.first, ends.last,
                   tile_begin_ * kTileRows + first_row, pair_index * kPairCols,
                   static_cast<int>(min_of(num_rows_ - first_row, 2 * kTileRows))},
-                 a, w0, w1);
+                 scratch_.row_scales[s], w0, w1);
   }
 
   /// Rows of C that a sweep will write. Lines come in pairs, which a core had better fetch
@@ -441,7 +405,7 @@ class AmxTask {
   const ShiftedRows& a_;
   const std::int64_t tile_begin_;
   const int num_tiles_, sweeps_, num_rows_;
-  bool rows_uniform_ = true, whole_ = false;
+  bool whole_ = false;
   int dots_slot_ = 0, bases_slot_ = 0;
   Flush flush_;
   AmxScratch scratch_;

@@ -1,8 +1,8 @@
 // cpu_amx_int8: 32 rows of A x 32 rows of W, int8 tiles with folded scales (amx_int8_core.h).
 //
 // Right to the block-exact bound for any input, but not the ordered sum: int32 sums span as many
-// blocks as the scales allow, and that depends on what the neighbouring rows and columns hold. So
-// it promises `run` only.
+// blocks as the scales allow, and that depends on what the other rows and columns hold. So it
+// promises `run` only.
 #include <algorithm>
 #include <optional>
 
@@ -40,9 +40,27 @@ struct TaskGrid {
   }
 };
 
+// With so few rows the products cost no more than reading W, in cpu_avx512vnni as well, so that
+// many outliers are cheaper there.
+constexpr std::int64_t kFewRows = 8;
+constexpr std::int64_t kManyOutliers = 16;  // one block in so many
+
+bool has_many_outliers(const ShiftedRows& a, std::int64_t rows) noexcept {
+  std::int64_t outliers = 0;
+  for (std::int64_t t = 0; t < layout::ceil_div(rows, kTileRows); ++t)
+    outliers += a.num_outliers[t];
+  return outliers * kManyOutliers > rows * a.num_blocks;
+}
+
+Status run_without_tiles(RunArgs args) noexcept {
+  args.config = kAvx512Vnni.configs.front();
+  return kAvx512Vnni.run(args);
+}
+
 Status run(const RunArgs& args) noexcept {
   const ShiftedRows a = shifted_rows(args.workspace, args.m(), args.w.k);
   shift_activations(args, a);
+  if (args.m() < kFewRows && has_many_outliers(a, args.m())) return run_without_tiles(args);
   const std::int64_t row_tiles = layout::ceil_div(args.m(), kTileRows);
   const std::int64_t pairs = layout::ceil_div(args.w.n, kPairCols);
   const TaskGrid grid(row_tiles, pairs, a.k_tiles, num_threads(args.threads));
@@ -63,7 +81,9 @@ Status supports(const Problem&, const Device&) noexcept {
 }
 
 std::size_t workspace_bytes(const Problem& problem, const Config&) noexcept {
-  return shifted_rows_bytes(problem.shape.m, problem.shape.k);
+  const std::size_t bytes = shifted_rows_bytes(problem.shape.m, problem.shape.k);
+  if (problem.shape.m >= kFewRows) return bytes;
+  return std::max(bytes, kAvx512Vnni.workspace_bytes(problem, kAvx512Vnni.configs.front()));
 }
 
 // Rounded guesses of one core's rates, which only rank the kernels; tiles have 16 rows.

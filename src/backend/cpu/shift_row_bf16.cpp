@@ -63,9 +63,17 @@ static inline void shift_pair(const std::uint8_t* x, const ChunkTools& tools, st
     shift_pair(x + i * kTileInput, tools, 2 * i, out + i * kTileBytes);
 }
 
+/// Of a row whose scales are known; scale 0 means a block of zeros.
+[[gnu::noinline]] static int best_base(const ShiftedRow& row) noexcept {
+  ScaleHistogram histogram;
+  for (std::int64_t b = 0; b < row.out.num_blocks; ++b) ++histogram.count[row.scales[b]];
+  histogram.count[0] = 0;
+  return histogram.best_base();
+}
+
 bool scan_row_bf16(const std::uint8_t* x, std::int64_t k, std::uint32_t rule_addend,
                    const ShiftedRow& row) noexcept {
-  const std::int64_t padded = row.out.scales_stride();
+  const std::int64_t padded = row.out.padded_blocks;
   __m512i largest16 = _mm512_setzero_si512(), smallest16 = _mm512_set1_epi16(255);
   __mmask32 slow = 0;
   for (std::int64_t first = 0; first < k; first += kAmaxElements) {
@@ -90,7 +98,10 @@ bool scan_row_bf16(const std::uint8_t* x, std::int64_t k, std::uint32_t rule_add
                                                             _mm256_extracti128_si256(half, 1))),
                              0);
   };
-  row.choose_base(255 - min_lane(above), min_lane(smallest16));
+  const int largest = 255 - min_lane(above), smallest = min_lane(smallest16);
+  row.set_base(largest < smallest                ? formats::kE8m0One
+               : largest - smallest <= kMaxShift ? (largest < kMaxShift ? 0 : largest - kMaxShift)
+                                                 : best_base(row));
   return slow == 0;
 }
 
@@ -110,8 +121,7 @@ static inline void prepare_chunk(const std::uint8_t* x, std::int64_t k, const Sh
                                  std::int64_t chunk, PendingChunk& pending) noexcept {
   const std::int64_t first = chunk * kChunkBlocks, left = k - first * formats::kBlock;
   const __m128i scales = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row.scales + first));
-  // Scale 0: a block of zeros, as others that small are slow.
-  set_tools(scales, fold(row, chunk, _mm_test_epi8_mask(scales, scales)), pending.tools);
+  set_tools(scales, shifts_of(scales, row.base()), pending.tools);
   pending.x = x + first * kBlockBytes;
   pending.elements = left < kChunkElements ? left : kChunkElements;
   pending.out = row.block(first);
@@ -131,7 +141,7 @@ void shift_rows_bf16(const std::uint8_t* x, std::int64_t x_stride, std::int64_t 
   // Each chunk is prepared before the one ahead of it is shifted, which hides the latency.
   PendingChunk chunks[2];
   unsigned count = 0;
-  for (std::int64_t chunk = 0; chunk < out.num_chunks; ++chunk)
+  for (std::int64_t chunk = 0; chunk < out.padded_blocks / kChunkBlocks; ++chunk)
     for (unsigned rest = rows; rest != 0; rest &= rest - 1) {
       const int i = __builtin_ctz(rest);
       prepare_chunk(x + i * x_stride, k, {out, first_row + i}, chunk, chunks[count % 2]);

@@ -25,15 +25,16 @@ constexpr std::int64_t kBatchBlocks = 32;  // quantized at a time, into 544 byte
 ShiftedRows carve(Arena& arena, std::int64_t rows, std::int64_t k) noexcept {
   ShiftedRows r;
   const std::int64_t padded = layout::round_up(rows, kTileRows);
+  const std::int64_t row_tiles = padded / kTileRows;
   r.num_blocks = scales_per_row(k);
-  r.num_chunks = layout::ceil_div(r.num_blocks, kChunkBlocks);
+  r.padded_blocks = layout::round_up(r.num_blocks, kChunkBlocks);
   r.k_tiles = layout::ceil_div(r.num_blocks, 2);
   r.tiles = arena.take<std::int8_t>(padded * r.k_tiles * kTileK);
   r.row_base = arena.take<std::uint8_t>(padded);
-  r.uniform = arena.take<std::uint8_t>(padded);
-  r.chunk_base = arena.take<std::uint8_t>(padded * r.num_chunks);
-  r.grain = arena.take<std::uint8_t>(padded * r.num_chunks);
-  r.scales = arena.take<std::uint8_t>(padded * r.scales_stride());
+  r.scales = arena.take<std::uint8_t>(rows * r.padded_blocks);
+  r.num_outliers = arena.take<std::uint32_t>(row_tiles);
+  r.outlier_rows = arena.take<std::uint16_t>(row_tiles * r.num_blocks);
+  r.outlier_codes = arena.take<std::uint8_t>(rows * r.num_blocks * 16);
   return r;
 }
 
@@ -81,7 +82,7 @@ namespace {
 /// A row of any type: its packed codes wait in the first halves of the blocks' places in the tiles.
 void shift_codes(const RunArgs& args, const ShiftedRow& row) noexcept {
   const std::int64_t num_blocks = row.out.num_blocks;
-  int largest = 0, smallest = 255;
+  ScaleHistogram histogram;
   for (std::int64_t first = 0; first < num_blocks; first += kBatchBlocks) {
     const std::int64_t count = std::min(kBatchBlocks, num_blocks - first);
     std::uint8_t codes[kBatchBlocks * 16], scales[kBatchBlocks];
@@ -89,27 +90,46 @@ void shift_codes(const RunArgs& args, const ShiftedRow& row) noexcept {
     for (std::int64_t b = 0; b < count; ++b) {
       std::memcpy(row.block(first + b), codes + b * 16, 16);
       row.scales[first + b] = scales[b];
-      if (!scale_counts(codes + b * 16, scales[b])) continue;
-      largest = std::max<int>(largest, scales[b]);
-      smallest = std::min<int>(smallest, scales[b]);
+      histogram.count[scales[b]] += scale_counts(codes + b * 16, scales[b]) ? 1 : 0;
     }
   }
-  row.choose_base(largest, smallest);
-  for (std::int64_t chunk = 0; chunk < row.out.num_chunks; ++chunk) {
-    const std::int64_t first = chunk * kChunkBlocks;
-    unsigned counted = 0;
-    for (int b = 0; b < row.chunk_blocks(chunk); ++b) {
-      std::uint8_t codes[16];
-      std::memcpy(codes, row.block(first + b), sizeof codes);
-      counted |= unsigned{scale_counts(codes, row.scales[first + b])} << b;
-    }
-    std::uint8_t shifts[kChunkBlocks];
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(shifts),
-                     fold(row, chunk, static_cast<__mmask16>(counted)));
-    for (int b = 0; b < row.chunk_blocks(chunk); ++b) expand_block(row.block(first + b), shifts[b]);
+  const int base = histogram.best_base();
+  row.set_base(base);
+  for (std::int64_t b = 0; b < num_blocks; ++b) {
+    std::uint8_t codes[16];
+    std::memcpy(codes, row.block(b), sizeof codes);
+    const int scale = row.scales[b];
+    if (!base_holds(base, scale) && scale_counts(codes, row.scales[b]))
+      row.set_apart(b, codes);
+    else
+      expand_block(row.block(b), std::clamp(scale - base, 0, kMaxShift));
   }
   if (num_blocks % 2 != 0) std::memset(row.block(num_blocks), 0, kBlock);  // half of the last tile
 }
+
+}  // namespace
+
+MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl")
+
+/// The outliers of a row whose scales of 0 mean blocks of zeros.
+static void set_outliers_apart(const RunArgs& args, const ShiftedRow& row) noexcept {
+  const __m128i base = _mm_set1_epi8(static_cast<char>(row.base()));
+  for (std::int64_t first = 0; first < row.out.num_blocks; first += kChunkBlocks) {
+    const __m128i scales = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row.scales + first));
+    unsigned outside = _mm_cmpgt_epu8_mask(_mm_sub_epi8(scales, base), _mm_set1_epi8(kMaxShift)) &
+                       _mm_test_epi8_mask(scales, scales);
+    for (; outside != 0; outside &= outside - 1) {
+      const std::int64_t b = first + __builtin_ctz(outside);
+      if (b >= row.out.num_blocks) break;
+      std::uint8_t codes[16], scale;
+      codes_of(args, row.row, b, 1, codes, &scale);
+      row.set_apart(b, codes);
+    }
+  }
+}
+
+MXGEMM_ISA_END
+namespace {
 
 /// `count` <= 16 rows. All first passes come before all second ones: the wait for a row's base is
 /// then filled with other rows' work.
@@ -123,6 +143,8 @@ void shift_rows(const RunArgs& args, std::int64_t first, std::int64_t count,
     for (std::int64_t i = 0; i < count; ++i)
       scanned |= unsigned{scan_row_bf16(x + i * stride, k, addend, {out, first + i})} << i;
     shift_rows_bf16(x, stride, k, out, first, scanned);
+    for (std::int64_t i = 0; i < count; ++i)
+      if ((scanned >> i & 1u) != 0) set_outliers_apart(args, {out, first + i});
   }
   for (std::int64_t i = 0; i < count; ++i)
     if ((scanned >> i & 1u) == 0) shift_codes(args, {out, first + i});
@@ -131,15 +153,10 @@ void shift_rows(const RunArgs& args, std::int64_t first, std::int64_t count,
 /// The rows from `first` on, which is past the last one, to the end of its tile.
 void clear_rows(const ShiftedRows& out, std::int64_t first) noexcept {
   const auto count = static_cast<std::size_t>(kTileRows - first % kTileRows);
-  const ShiftedRow row{out, first};
-  for (std::int64_t t = 0; t < out.k_tiles; ++t) std::memset(row.block(2 * t), 0, count * kTileK);
-  for (std::int64_t chunk = 0; chunk < out.num_chunks; ++chunk) {
-    std::memset(out.chunk_base + row.chunk_at + chunk * kTileRows, formats::kE8m0One, count);
-    std::memset(out.grain + row.chunk_at + chunk * kTileRows, kGrainChunk, count);
-  }
-  std::memset(row.scales, formats::kE8m0One, count * static_cast<std::size_t>(out.scales_stride()));
+  std::int8_t* line = out.tile(first / kTileRows, 0) + first % kTileRows * kTileK;
+  for (std::int64_t t = 0; t < out.k_tiles; ++t)
+    std::memset(line + t * kTileBytes, 0, count * kTileK);
   std::memset(out.row_base + first, formats::kE8m0One, count);
-  std::memset(out.uniform + first, 1, count);
 }
 
 /// Rows a task takes: a power of two up to a tile's, and up to 16 KiB of bf16, which stay in the
@@ -166,6 +183,10 @@ ShiftedRows shifted_rows(std::byte* workspace, std::int64_t rows, std::int64_t k
 void shift_activations(const RunArgs& args, const ShiftedRows& out) noexcept {
   const std::int64_t rows = args.m(), step = rows_per_task(args.w.k);
   const std::int64_t tasks = layout::ceil_div(rows, step);
+  const auto row_tiles = static_cast<std::size_t>(layout::ceil_div(rows, kTileRows));
+  std::memset(out.num_outliers, 0, row_tiles * sizeof *out.num_outliers);
+  std::memset(out.outlier_rows, 0,
+              row_tiles * static_cast<std::size_t>(out.num_blocks) * sizeof *out.outlier_rows);
   parallel_for(args.threads, tasks, [&](std::int64_t task) noexcept {
     const std::int64_t first = task * step;
     shift_rows(args, first, std::min(step, rows - first), out);
