@@ -25,9 +25,10 @@ namespace {
 constexpr int kRowsPerTile = 4, kPanelsPerTile = 2;
 static_assert(kRowsPerTile * kPanelsPerTile * kTileCols <= kMaxTileSums);
 
-// Groups of K (1088 bytes a panel) that prefetch to L2 runs ahead: docs/performance.md. Without it,
-// weights from memory took 2.5 times as long at M = 4 on Zen 4.
-constexpr std::int64_t kPrefetchGroups = 6;
+// Groups of K (1088 bytes a panel) that prefetch runs ahead, to the second-level cache and to the
+// first: docs/performance.md. Without it, weights from memory took 2.5 times as long at M = 4 on
+// Zen 4; to one cache alone, M = 1 takes 1.1 times as long there or on a Xeon.
+constexpr std::int64_t kFarGroups = 8, kNearGroups = 1;
 constexpr std::int64_t kPrefetchBytes = layout::kPanelGroupBytes / 4;  // with each block
 
 }  // namespace
@@ -121,9 +122,10 @@ static inline void add_block512(const RowPointers& a, const std::uint8_t* codes,
   }
 }
 
+template <_mm_hint kHint>
 static inline void prefetch(const std::uint8_t* begin, std::int64_t bytes) noexcept {
   for (std::int64_t i = 0; i < bytes; i += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(begin + i), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(begin + i), kHint);
 }
 
 template <int kRows, int kPanels, bool kModerate>
@@ -140,13 +142,14 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
                    a.scale_bytes + block, a.num_blocks};
   std::int64_t left = std::min(a.num_blocks, tile.span_end * formats::kSpanBlocks) - first_block;
   // Prefetch goes on into the panels after these.
-  const std::int64_t distance = std::min(num_groups, kPrefetchGroups);
+  const std::int64_t distance = std::min(num_groups, kFarGroups);
   const std::int64_t ahead = distance * layout::kPanelGroupBytes;
   const std::int64_t to_next = (kPanels - 1) * panel_bytes + layout::kPanelHeaderBytes;
   std::int64_t inside = num_groups - first_block / layout::kPanelGroupBlocks - distance;
   const std::uint8_t* next =
       w.codes + layout::panel_offset(tile.first_col, w.k) + kPanels * panel_bytes;
-  for (int p = 0; p < kPanels; ++p) prefetch(next + p * panel_bytes, layout::kPanelHeaderBytes);
+  for (int p = 0; p < kPanels; ++p)
+    prefetch<_MM_HINT_T1>(next + p * panel_bytes, layout::kPanelHeaderBytes);
   for (std::int64_t span = tile.span_begin; span < tile.span_end; ++span) {
     __m512 sum[kSums];
     for (int i = 0; i < kSums; ++i) sum[i] = _mm512_setzero_ps();
@@ -156,8 +159,12 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
       const std::uint8_t* codes = group;
       const std::uint8_t* scales = group + layout::kPanelScalesOffset;
       for (std::int64_t b = 0; b < count; ++b) {
-        for (int p = 0; p < kPanels; ++p)
-          prefetch(soon + p * panel_bytes + b * kPrefetchBytes, kPrefetchBytes);
+        for (int p = 0; p < kPanels; ++p) {
+          const std::int64_t at = p * panel_bytes + b * kPrefetchBytes;
+          prefetch<_MM_HINT_T1>(soon + at, kPrefetchBytes);
+          prefetch<_MM_HINT_T0>(group + kNearGroups * layout::kPanelGroupBytes + at,
+                                kPrefetchBytes);
+        }
         add_block512<kRows, kPanels, kModerate>(rows, codes, scales, panel_bytes, sum);
         codes += layout::kPanelBlockBytes;
         scales += layout::kPanelRows;
@@ -220,12 +227,10 @@ Status run(const RunArgs& args) noexcept {
   return run_tiles(args, avx512_row_tools(), {sum_avx512vnni, store_tile512});
 }
 
-// Rounded guesses of one core's rates; they only rank kernels and configs. One row of A reads W
-// from memory faster as one stream than as two, and most layers find their weights there; with
-// weights in a cache two panels would be 8 % faster.
+// Rounded guesses of one core's rates; they only rank kernels and configs.
 double estimate(const Problem& problem, const Config& config) noexcept {
   const bool pair = config.block_n > kTileCols;
-  return estimate_us(problem, problem.shape.m == 1 && pair ? 45 : 50, pair ? 160 : 145, 1);
+  return estimate_us(problem, pair ? 50 : 48, pair ? 260 : 240, 1);
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
