@@ -230,7 +230,7 @@ Status run(const RunArgs& args) noexcept {
 // Rounded guesses of one core's rates; they only rank kernels and configs.
 double estimate(const Problem& problem, const Config& config) noexcept {
   const bool pair = config.block_n > kTileCols;
-  return estimate_us(problem, pair ? 50 : 48, pair ? 260 : 240, 1);
+  return estimate_us(problem, pair ? 50 : 48, pair ? 145 : 130, 1);
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
