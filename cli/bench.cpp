@@ -1,24 +1,20 @@
 // mxgemm bench: how fast the kernels are on shapes by hand, built in, or of a checkpoint.
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "bench_cases.h"
 #include "bench_measure.h"
 #include "bench_report.h"
 #include "command.h"
-#include "layers.h"
 #include "machine.h"
 #include "mxgemm/kernels.h"
 #include "mxgemm/version.h"
 #include "options.h"
 #include "roof.h"
-#include "shapes.h"
 #include "terminal.h"
 
 namespace mxgemm::cli {
@@ -27,63 +23,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::vector<Shape> shapes;
-  std::string set;
-  std::filesystem::path checkpoint;
-  std::vector<std::int64_t>
-      rows;  // M instead of the shapes' own, and for the layers of a checkpoint
+  CaseOptions cases;
   std::vector<int> threads = {0};
   std::vector<std::string> against;
   std::vector<const Distribution*> scales = {&distributions().front()};
   BenchOptions bench;
   bool json = false;
 };
-
-/// A shape to measure and its weights, made when its turn comes.
-struct Case {
-  Shape shape;
-  std::string label;
-  const Layer* layer = nullptr;  // none: random weights
-};
-
-Result<Weights> case_weights(const Case& item) {
-  if (item.layer == nullptr) return random_weights(item.shape.n, item.shape.k);
-  auto weights = layer_weights(*item.layer);
-  if (weights.is_ok() && item.layer->stacked) return weights->slice(0);
-  return weights;
-}
-
-/// The shapes, each once with its own M or with those asked for instead.
-void add_cases(const std::vector<std::int64_t>& rows, const Case& item, std::vector<Case>& cases) {
-  std::vector<Shape> shapes = {item.shape};
-  if (!rows.empty()) shapes.clear();
-  for (const std::int64_t m : rows) shapes.push_back({m, item.shape.n, item.shape.k});
-  for (const Shape& shape : shapes) {
-    const auto same = [&](const Case& other) {
-      return other.shape.m == shape.m && other.shape.n == shape.n && other.shape.k == shape.k &&
-             (other.layer == nullptr) == (item.layer == nullptr);
-    };
-    if (std::none_of(cases.begin(), cases.end(), same)) {
-      cases.push_back({shape, item.label, item.layer});
-    }
-  }
-}
-
-std::vector<Case> make_cases(const Options& options, const std::vector<Layer>& layers) {
-  std::vector<Case> cases;
-  const bool nothing_asked = options.shapes.empty() && options.set.empty() && layers.empty();
-  const std::string set = nothing_asked ? "all" : options.set;
-  for (const Shape& shape : options.shapes) add_cases(options.rows, {shape, "given"}, cases);
-  for (const NamedShape& row : kShapes) {
-    if (set != row.set && set != "all") continue;
-    add_cases(options.rows, {row.shape, std::string(row.set)}, cases);
-  }
-  const auto layer_rows = options.rows.empty() ? std::vector<std::int64_t>{1, 16} : options.rows;
-  for (const Layer& layer : layers) {  // those of one size are alike
-    add_cases(layer_rows, {{1, layer.n, layer.k}, layer.name, &layer}, cases);
-  }
-  return cases;
-}
 
 Result<std::vector<std::unique_ptr<ThreadPool>>> make_pools(const Options& options) {
   std::vector<std::unique_ptr<ThreadPool>> pools;
@@ -118,22 +64,9 @@ struct Tally {
   }
 };
 
-Result<std::vector<Layer>> open_layers(const std::filesystem::path& path,
-                                       std::optional<io::Checkpoint>& checkpoint) {
-  if (path.empty()) return std::vector<Layer>();
-  auto opened = io::Checkpoint::open(path);
-  if (!opened.is_ok()) return opened.status();
-  checkpoint = std::move(*opened);
-  auto found = find_layers(*checkpoint);
-  if (found.is_ok() && found->empty()) {
-    return Status::error(StatusCode::bad_data, "%s has no MXFP4 layer", path.c_str());
-  }
-  return found;
-}
-
 Result<int> run(const Options& options) {
-  for (const std::string& name : options.bench.kernels) {
-    if (const Status status = check_kernel_name(name); !status.is_ok()) return status;
+  if (const Status status = check_kernel_names(options.bench.kernels); !status.is_ok()) {
+    return status;
   }
   BenchOptions bench = options.bench;
   for (const std::string& name : options.against) {
@@ -141,14 +74,13 @@ Result<int> run(const Options& options) {
     if (!baseline.is_ok()) return baseline.status();
     bench.baselines.push_back(*baseline);
   }
-  std::optional<io::Checkpoint> checkpoint;
-  const auto layers = open_layers(options.checkpoint, checkpoint);
-  if (!layers.is_ok()) return layers.status();
+  const auto cases = Cases::make(options.cases);
+  if (!cases.is_ok()) return cases.status();
   const auto pools = make_pools(options);
   if (!pools.is_ok()) return pools.status();
   Json document = header(options, *pools);
   Tally tally;
-  for (const Case& item : make_cases(options, *layers)) {
+  for (const Case& item : cases->list()) {
     const auto weights = case_weights(item);
     if (!weights.is_ok()) return weights.status();
     for (const Distribution* scales : options.scales) {
@@ -167,26 +99,6 @@ Result<int> run(const Options& options) {
     return Status::error(StatusCode::unsupported, "no kernel could be measured here");
   }
   return tally.wrong ? kCheckFailed : kDone;
-}
-
-/// "1,2,4", and again: one list of what `parse` makes of each word. It replaces the default.
-template <class T, class Parse>
-CLI::Option* add_list(CLI::App& app, const std::string& name, std::vector<T>& target, Parse parse,
-                      const std::string& description) {
-  return app
-      .add_option_function<std::vector<std::string>>(
-          name,
-          [&target, parse, name](const std::vector<std::string>& words) {
-            target.clear();
-            for (const std::string& word : words) {
-              const auto value = parse(word);
-              if (!value.is_ok()) throw CLI::ValidationError(name, value.status().c_str());
-              target.push_back(static_cast<T>(*value));
-            }
-          },
-          description)
-      ->delimiter(',')
-      ->allow_extra_args(false);
 }
 
 void add_comparison(CLI::App& app, Options& options) {
@@ -224,50 +136,16 @@ void add_comparison(CLI::App& app, Options& options) {
 void add_bench(CLI::App& app, Command& chosen) {
   CLI::App* sub = app.add_subcommand("bench", "Check kernels, then time them");
   auto options = std::make_shared<Options>();
-  sub->add_option_function<std::vector<std::string>>(
-         "SHAPE",
-         [options](const std::vector<std::string>& texts) {
-           for (const std::string& text : texts) {
-             const auto shape = parse_shape(text);
-             if (!shape.is_ok()) throw CLI::ValidationError("SHAPE", shape.status().c_str());
-             options->shapes.push_back(*shape);
-           }
-         },
-         "Shapes M,N,K")
-      ->type_name("M,N,K");
-  sub->add_option("--shapes", options->set,
-                  "Built-in shapes: original, llm, all (default when no "
-                  "other shape is asked for: all)")
-      ->check(CLI::IsMember({"original", "llm", "all"}))
-      ->type_name("SET");
-  sub->add_option("--checkpoint", options->checkpoint,
-                  "The layers of a quantized checkpoint, one of each size")
-      ->type_name("FILE");
-  add_list(
-      *sub, "--m", options->rows,
-      [](std::string_view text) { return parse_int(text, 1, std::int64_t{1} << 20); },
-      "Rows of A instead of the shapes' own, and for --checkpoint (default 1,16)")
-      ->type_name("M,...");
-  sub->add_option("--kernel", options->bench.kernels,
-                  "Measure this kernel, may be repeated (default: all that run here but the "
-                  "reference)")
-      ->allow_extra_args(false)
-      ->type_name("NAME");
+  options->cases.default_set = "all";
+  options->cases.layer_rows = {1, 16};
+  add_case_options(*sub, options->cases);
+  add_kernel_names(*sub, options->bench.kernels);
   add_list(
       *sub, "--threads", options->threads,
       [](std::string_view text) { return parse_int(text, 0, 1024); },
       "Threads to use, each number in turn; 0: all that this process may use (default 0)")
       ->type_name("N,...");
-  add_parsed(
-      *sub, "--time", options->bench.seconds,
-      [](std::string_view text) -> Result<double> {
-        auto seconds = parse_number(text);
-        if (seconds.is_ok() && *seconds >= 0 && *seconds <= 3600) return seconds;
-        return Status::error(StatusCode::invalid_argument, "\"%.*s\" is not from 0 to 3600 seconds",
-                             static_cast<int>(text.size()), text.data());
-      },
-      "Seconds to spend on a shape (default 2)")
-      ->type_name("SECONDS");
+  add_seconds(*sub, options->bench.seconds);
   add_activation(*sub, options->bench.activation);
   add_comparison(*sub, *options);
   sub->add_flag("--json", options->json, "As JSON");

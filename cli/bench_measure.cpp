@@ -12,6 +12,7 @@
 
 #include "activations.h"
 #include "bench_check.h"
+#include "forced_config.h"
 #include "huge_buffer.h"
 #include "layers.h"
 #include "machine.h"
@@ -29,6 +30,8 @@ constexpr std::uint64_t kSeed = 1;
 constexpr std::int64_t kMaxCopyBytes = std::int64_t{1} << 30, kMaxCopies = 4096;
 constexpr std::int64_t kMinRuns = 5, kMaxRounds = 2000;
 constexpr std::int64_t kTrialRows = 17;  // of A, to see how slow a kernel is
+constexpr int kShortTrials = 2;          // more of them for runs below
+constexpr double kShortUs = 2e4;         // some time slices of the system's scheduler
 
 double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -72,6 +75,7 @@ struct Runner {
   std::unique_ptr<Baseline> baseline;  // or this
   std::int64_t num_copies = 0, next_copy = 0;
   std::int64_t max_runs = kMaxRounds;
+  double first_us = 0;             // an estimate from a few rows
   std::vector<double> warm, cold;  // microseconds
 
   bool takes_part() const {
@@ -113,9 +117,10 @@ class Bench {
   std::span<std::byte> workspace() const { return {workspace_.data(), workspace_.size()}; }
   Result<const std::vector<Weights>*> copies(const Weights& packed, ThreadPool& threads);
   Status add_kernels(Team& team);
-  Status prepare(const KernelInfo& kernel, Team& team);
+  void skip_slow_kernels(Team& team) const;
+  Status prepare(const KernelInfo& kernel, const std::optional<Config>& config, Team& team);
   Status prepare(const BaselineInfo& info, Team& team);
-  void limit_runs(Runner& runner, double seconds) const;
+  void limit_runs(Runner& runner) const;
   Status measure();
   Status round(Team& team, bool timed);
   Status round(Runner& runner, bool timed);
@@ -158,24 +163,55 @@ Status Bench::add_kernels(Team& team) {
     }
     const auto promise = options_.activation == Activation::mxfp4 ? kernel.mxfp4 : kernel.none;
     if (!promise && !named) continue;
-    if (const Status status = prepare(kernel, team); !status.is_ok()) return status;
+    std::vector<std::optional<Config>> configs = {std::nullopt};
+    if (options_.every_config && promise) {
+      const auto& all = find_kernel(kernel.name)->configs;
+      configs.assign(all.begin(), all.end());
+    }
+    for (const auto& config : configs) {
+      if (const Status status = prepare(kernel, config, team); !status.is_ok()) return status;
+    }
   }
+  if (options_.max_slowdown > 0 && options_.kernels.empty()) skip_slow_kernels(team);
   return {};
 }
 
-Status Bench::prepare(const KernelInfo& kernel, Team& team) {
+/// Whoever is hopeless would only take time from the others.
+void Bench::skip_slow_kernels(Team& team) const {
+  double fastest = 0;
+  for (const Runner& runner : team.runners) {
+    if (!runner.takes_part()) continue;
+    if (fastest == 0 || runner.first_us < fastest) fastest = runner.first_us;
+  }
+  for (Runner& runner : team.runners) {
+    if (!runner.takes_part() || runner.first_us <= options_.max_slowdown * fastest) continue;
+    runner.result.skipped =
+        fmt::format("its first runs took {:.0f} times the fastest one's; --kernel measures it",
+                    runner.first_us / fastest);
+  }
+}
+
+Status Bench::prepare(const KernelInfo& kernel, const std::optional<Config>& config, Team& team) {
   const auto packed = weights_for_kernel(weights_, kernel.name, &team.threads);
   if (!packed.is_ok()) return packed.status();
   const auto list = copies(*packed, team.threads);
   if (!list.is_ok()) return list.status();
   Runner& runner = team.runners.emplace_back();
   runner.result.name = kernel.name;
+  runner.result.config = config;
   runner.result.weight_bytes = weights_.bytes();
   runner.num_copies = num_copies_;
   PlanOptions options;
   options.activation = options_.activation;
   options.kernel = kernel.name;
   options.threads = &team.threads;
+  std::optional<Tuning> table;
+  if (config) {
+    auto forced = config_table(kernel.name, *config, shape_, options_.activation);
+    if (!forced.is_ok()) return forced.status();
+    table = std::move(*forced);
+    options.tuning = &*table;
+  }
   for (const Weights& weights : **list) {
     auto plan = Plan::create(Device::cpu(), weights, shape_.m, options);
     if (!plan.is_ok() && plan.status().code() != StatusCode::unsupported) return plan.status();
@@ -188,9 +224,16 @@ Status Bench::prepare(const KernelInfo& kernel, Team& team) {
   const Plan& plan = runner.plans.front();
   if (plan.workspace_bytes() > workspace_.size()) workspace_ = HugeBuffer(plan.workspace_bytes());
   const std::int64_t rows = std::min(shape_.m, kTrialRows);
-  const auto us = time(runner, 0, rows);
+  auto us = time(runner, 0, rows);
+  // A short run may have met an interruption that is far longer than itself.
+  for (int i = 0; i < kShortTrials && us.is_ok() && *us < kShortUs; ++i) {
+    const auto again = time(runner, 0, rows);
+    if (!again.is_ok()) return again.status();
+    us = std::min(*us, *again);
+  }
   if (!us.is_ok()) return us.status();
-  limit_runs(runner, *us * 1e-6 * static_cast<double>(shape_.m) / static_cast<double>(rows));
+  runner.first_us = *us * static_cast<double>(shape_.m) / static_cast<double>(rows);
+  limit_runs(runner);
   if (!runner.result.skipped.empty()) return {};
   auto mismatch = check_.check(kernel, plan, workspace());
   if (!mismatch.is_ok()) return mismatch.status();
@@ -222,13 +265,15 @@ Status Bench::prepare(const BaselineInfo& info, Team& team) {
   auto mismatch = check_.check(*runner.baseline);
   if (!mismatch.is_ok()) return mismatch.status();
   runner.result.mismatch = std::move(*mismatch);
-  limit_runs(runner, *us * 1e-6);
+  runner.first_us = *us;
+  limit_runs(runner);
   return {};
 }
 
-/// How often something that takes so long may run, or that it is too slow to be measured unless it
-/// was named.
-void Bench::limit_runs(Runner& runner, double seconds) const {
+/// From the time of its first runs: how often the runner may run, or that it is too slow to be
+/// measured unless it was named.
+void Bench::limit_runs(Runner& runner) const {
+  const double seconds = runner.first_us * 1e-6;
   const double budget = std::max(options_.seconds, 0.5);
   if (runner.baseline == nullptr && options_.kernels.empty() && seconds > 5 * budget) {
     runner.result.skipped =

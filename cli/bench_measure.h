@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "mxgemm/plan.h"
 #include "mxgemm/status.h"
 #include "mxgemm/weights.h"
+#include "plan/kernel.h"
 
 namespace mxgemm::cli {
 
@@ -23,6 +25,7 @@ struct Timing {
 /// Of a kernel or a baseline.
 struct Contestant {
   std::string name;
+  std::optional<Config> config;   // a kernel's; none: the one that a plan chooses
   std::string description;        // a baseline's library and version
   std::int64_t weight_bytes = 0;  // that a run reads
   Timing warm, cold;
@@ -57,7 +60,10 @@ struct BenchOptions {
   std::vector<const BaselineInfo*> baselines;
   const Distribution* scales = &distributions().front();
   Activation activation = Activation::mxfp4;
-  double seconds = 2;  // for one shape
+  double seconds = 2;         // for one shape
+  bool every_config = false;  // each config of a kernel takes part, not just the plan's choice
+  // Not 0: skips kernels whose first runs take so many times the fastest one's, unless named.
+  double max_slowdown = 0;
 };
 
 /// `weights` are row_major; `label` names where they come from. One result for each pool.

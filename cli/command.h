@@ -22,5 +22,6 @@ void add_bench(CLI::App& app, Command& chosen);
 void add_kernels(CLI::App& app, Command& chosen);
 void add_info(CLI::App& app, Command& chosen);
 void add_explain(CLI::App& app, Command& chosen);
+void add_tune(CLI::App& app, Command& chosen);
 
 }  // namespace mxgemm::cli

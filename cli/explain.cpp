@@ -3,12 +3,11 @@
 
 #include <memory>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "command.h"
 #include "layers.h"
 #include "mxgemm/plan.h"
-#include "mxgemm/weights.h"
 #include "options.h"
 
 namespace mxgemm::cli {
@@ -28,26 +27,15 @@ Result<int> run(const Options& options) {
   }
   const auto threads = ThreadPool::create(options.threads);
   if (!threads.is_ok()) return threads.status();
-  // A plan looks at the weights' shape and layout, never at their values: zeros will do.
-  const std::int64_t code_bytes = options.n * codes_per_row_bytes(options.k);
-  const std::int64_t scale_bytes = options.n * scales_per_row(options.k);
-  auto bytes = std::make_shared<std::vector<std::uint8_t>>(
-      static_cast<std::size_t>(code_bytes + scale_bytes));
-  const Mxfp4View view =
-      mxfp4_view(bytes->data(), bytes->data() + code_bytes, options.n, options.k);
-  Weights::Options how;
-  how.keep_alive = bytes;
-  auto weights = Weights::from_row_major(view, how);
-  if (weights.is_ok()) weights = weights_for_kernel(*weights, options.kernel, threads->get());
-  if (!weights.is_ok()) return weights.status();
   PlanOptions plan_options = options.plan;
   plan_options.kernel = options.kernel;
   plan_options.threads = threads->get();
-  const auto plan = Plan::create(Device::cpu(), *weights, options.m, plan_options);
-  if (!plan.is_ok()) return plan.status();
-  std::string text = plan->explain(options.m);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  fmt::print("{}\n", text);
+  const auto text = explain(Device::cpu(), {options.m, options.n, options.k},
+                            layout_for_kernel(options.kernel), plan_options);
+  if (!text.is_ok()) return text.status();
+  std::string_view lines = *text;
+  while (lines.ends_with('\n')) lines.remove_suffix(1);
+  fmt::print("{}\n", lines);
   return kDone;
 }
 

@@ -10,6 +10,7 @@
 #include "command.h"
 #include "mxgemm/kernels.h"
 #include "mxgemm/threads.h"
+#include "mxgemm/tuning.h"
 #include "mxgemm/version.h"
 #include "terminal.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kVariables[] = {"MXGEMM_CPU_ISA", "MXGEMM_KERNEL"};
+constexpr const char* kVariables[] = {"MXGEMM_CPU_ISA", "MXGEMM_KERNEL", "MXGEMM_TUNING"};
 
 std::string compiler() {
 #if defined(__clang__)
@@ -48,6 +49,8 @@ Result<int> run(bool json) {
                    {"cpu_isa", cpu_isa()},
                    {"num_threads", (*pool)->num_threads()},
                    {"baselines", Json::array()},
+                   {"tuning_device", Tuning::device(Device::cpu())},
+                   {"tuning_build", Tuning::build()},
                    {"environment", Json::object()}};
   for (const BaselineInfo& info : baselines()) {
     if (info.built) document["baselines"].push_back(info.name);
@@ -65,6 +68,8 @@ Result<int> run(bool json) {
              MXGEMM_VERSION, compiler(), MXGEMM_BUILD_TYPE, names, num_kernels, num_running);
   fmt::print("CPU instruction set used: {}; threads: {}\n", cpu_isa(), (*pool)->num_threads());
   fmt::print("libraries for bench --against: {}\n", built_baselines());
+  fmt::print("tuning tables: device {}, build {}\n", Tuning::device(Device::cpu()),
+             Tuning::build());
   for (const auto& [name, value] : document["environment"].items()) {
     fmt::print("{}={}\n", name, value.get<std::string>());
   }

@@ -146,17 +146,19 @@ Result<Weights> layer_weights(const Layer& layer, std::int64_t row_step) {
   return Weights::from_row_major(view, options);
 }
 
-Result<Weights> weights_for_kernel(const Weights& weights, std::string_view kernel,
-                                   ThreadPool* threads) {
-  auto packed = weights.pack(Device::cpu(), threads);
-  if (!packed.is_ok() || kernel.empty()) return packed;
+Layout layout_for_kernel(std::string_view kernel) {
+  constexpr Layout kPacked = Layout::cpu_panel16;  // what Weights::pack() makes for the CPU
   for (const KernelInfo& info : kernels()) {
     if (info.name != kernel || info.layouts.empty()) continue;
     const auto& layouts = info.layouts;
-    if (std::find(layouts.begin(), layouts.end(), packed->layout()) != layouts.end()) break;
-    return weights.to_layout(layouts.front(), threads);
+    if (std::find(layouts.begin(), layouts.end(), kPacked) == layouts.end()) return layouts.front();
   }
-  return packed;
+  return kPacked;
+}
+
+Result<Weights> weights_for_kernel(const Weights& weights, std::string_view kernel,
+                                   ThreadPool* threads) {
+  return weights.to_layout(layout_for_kernel(kernel), threads);
 }
 
 ScaleRange scale_range(const Layer& layer) {

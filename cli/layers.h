@@ -45,6 +45,9 @@ Result<Layer> find_layer(const io::Checkpoint& checkpoint, std::string_view name
 /// experts stay apart.
 Result<Weights> layer_weights(const Layer& layer, std::int64_t row_step = 1);
 
+/// What weights_for_kernel() makes.
+Layout layout_for_kernel(std::string_view kernel);
+
 /// Weights in a layout that `kernel` reads (empty: what the CPU's best kernels read).
 Result<Weights> weights_for_kernel(const Weights& weights, std::string_view kernel,
                                    ThreadPool* threads);

@@ -10,6 +10,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "mxgemm/version.h"
+#include "options.h"
 
 namespace {
 
@@ -39,6 +40,7 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error) {
 
 int run_command(const Command& command) {
   try {
+    warn_about_tuning();
     const Result<int> result = command();
     if (!result.is_ok()) {
       const int code = report(result.status());
@@ -75,6 +77,7 @@ int dispatch(int argc, char** argv) {
   add_kernels(app, command);
   add_info(app, command);
   add_explain(app, command);
+  add_tune(app, command);
   if (argc > 1 && is_unknown_command(app, argv[1])) {
     print_error(fmt::format("\"{}\" is not a command (try: mxgemm --help)", argv[1]));
     return kUsage;

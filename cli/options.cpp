@@ -1,10 +1,13 @@
 #include "options.h"
 
+#include <fmt/core.h>
+
 #include <charconv>
 #include <cmath>
 
 #include "checkpoint_output.h"
 #include "mxgemm/kernels.h"
+#include "mxgemm/tuning.h"
 
 namespace mxgemm::cli {
 namespace {
@@ -100,6 +103,27 @@ void add_threads(CLI::App& app, int& threads) {
       ->type_name("N");
 }
 
+void add_seconds(CLI::App& app, double& seconds) {
+  add_parsed(
+      app, "--time", seconds,
+      [](std::string_view text) -> Result<double> {
+        auto value = parse_number(text);
+        if (value.is_ok() && *value >= 0 && *value <= 3600) return value;
+        return Status::error(StatusCode::invalid_argument, "\"%.*s\" is not from 0 to 3600 seconds",
+                             static_cast<int>(text.size()), text.data());
+      },
+      "Seconds to spend on a shape (default 2)")
+      ->type_name("SECONDS");
+}
+
+void add_kernel_names(CLI::App& app, std::vector<std::string>& names) {
+  app.add_option("--kernel", names,
+                 "Measure this kernel, may be repeated (default: all that run here but the "
+                 "reference)")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+}
+
 void add_scale_rule(CLI::App& app, ScaleRule& rule) {
   add_parsed(app, "--rule", rule, parse_scale_rule,
              "How a block's scale follows from its largest value: even, floor, rceil, ceil "
@@ -126,6 +150,12 @@ void add_reproducible(CLI::App& app, Reproducible& promise) {
       ->type_name("PROMISE");
 }
 
+void warn_about_tuning() {
+  const auto table = Tuning::from_environment();
+  if (!table.is_ok())
+    fmt::print(stderr, "mxgemm: warning: MXGEMM_TUNING is ignored: {}\n", table.status().message());
+}
+
 Status check_kernel_name(std::string_view name) {
   std::string names;
   for (const KernelInfo& kernel : kernels()) {
@@ -134,6 +164,13 @@ Status check_kernel_name(std::string_view name) {
   }
   return Status::error(StatusCode::invalid_argument, "kernel \"%.*s\" is not one of %s",
                        static_cast<int>(name.size()), name.data(), names.c_str());
+}
+
+Status check_kernel_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (const Status status = check_kernel_name(name); !status.is_ok()) return status;
+  }
+  return {};
 }
 
 }  // namespace mxgemm::cli

@@ -1,9 +1,12 @@
 // The C ABI: the same results and sentences as the C++ API, size-prefixed options, ownership.
 #include "mxgemm/c_api.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "gemm_testing.h"
+#include "io_corpus/temp_folder.h"
+#include "plan/tuning_text.h"
 
 namespace mxgemm {
 namespace {
@@ -97,6 +100,45 @@ TEST_F(CApi, RunsLikeTheCppApi) {
   EXPECT_NE(mxgemm_plan_kernel(plan, 1), nullptr);
   mxgemm_plan_destroy(plan);
   mxgemm_thread_pool_destroy(pool);
+}
+
+TEST_F(CApi, TuningTablesAreLoadedOrRefused) {
+  const io_corpus::TempFolder folder;
+  const std::string path = folder / "table";
+  const KernelDesc& portable = kernel_named("cpu_portable");
+  const std::string device = Tuning::device(Device::cpu());
+  const TuningRow row{.device = device,
+                      .m_max = kM,
+                      .n = kN,
+                      .k = kK,
+                      .kernel = portable.name,
+                      .config = portable.configs.front(),
+                      .evidence = {.threads = 1, .us = 1, .date = "2026-12-01"}};
+  io_corpus::put(path, tuning_text({&row, 1}, Tuning::build()));
+  mxgemm_tuning* tuning = nullptr;
+  ASSERT_EQ(mxgemm_tuning_load(path.c_str(), &tuning), MXGEMM_OK) << mxgemm_last_error();
+  EXPECT_EQ(mxgemm_tuning_num_rows(tuning), 1);
+  mxgemm_plan_options options = MXGEMM_PLAN_OPTIONS_INIT;
+  options.tuning = tuning;
+  mxgemm_plan* plan = nullptr;
+  ASSERT_EQ(mxgemm_plan_create(MXGEMM_CPU, 0, packed_, kM, &options, &plan), MXGEMM_OK);
+  mxgemm_tuning_destroy(tuning);
+  EXPECT_STREQ(mxgemm_plan_kernel(plan, kM), "cpu_portable");
+  EXPECT_STREQ(mxgemm_plan_warning(plan), "");
+  mxgemm_plan_destroy(plan);
+
+  io_corpus::put(path, "no table\n");
+  EXPECT_EQ(mxgemm_tuning_load(path.c_str(), &tuning), MXGEMM_BAD_DATA);
+  EXPECT_EQ(tuning, nullptr);
+  EXPECT_NE(std::strstr(mxgemm_last_error(), "line 1"), nullptr) << mxgemm_last_error();
+  EXPECT_EQ(mxgemm_tuning_load(nullptr, &tuning), MXGEMM_INVALID_ARGUMENT);
+  mxgemm_tuning_destroy(nullptr);
+  setenv("MXGEMM_TUNING", path.c_str(), 1);
+  const mxgemm_status created = mxgemm_plan_create(MXGEMM_CPU, 0, packed_, kM, nullptr, &plan);
+  unsetenv("MXGEMM_TUNING");
+  ASSERT_EQ(created, MXGEMM_OK);
+  EXPECT_NE(std::strstr(mxgemm_plan_warning(plan), "MXGEMM_TUNING is ignored"), nullptr);
+  mxgemm_plan_destroy(plan);
 }
 
 TEST_F(CApi, WeightsInEveryLayoutRoundTrip) {

@@ -13,8 +13,9 @@ namespace {
 
 class CliBasics : public CliTest {};
 
-const std::vector<std::string> kCommands = {"quantize", "dequantize", "inspect", "run",    "verify",
-                                            "bench",    "kernels",    "info",    "explain"};
+const std::vector<std::string> kCommands = {"quantize", "dequantize", "inspect", "run",
+                                            "verify",   "bench",      "kernels", "info",
+                                            "explain",  "tune"};
 
 TEST_F(CliBasics, VersionIsTheHeaders) {
   const Outcome outcome = mxgemm({"--version"});
@@ -61,6 +62,10 @@ TEST_F(CliBasics, UsageErrorsNameTheValueAndPointToHelp) {
   expect_failure({"bench", "0,16,32"}, 2, "\"0,16,32\"");
   expect_failure({"bench", "1,16,32", "--time", "soon"}, 2, "\"soon\"");
   expect_failure({"bench", "--shapes", "small"}, 2, "small");
+  expect_failure({"tune"}, 2, "--checkpoint");
+  expect_failure({"tune", "1,16"}, 2, "\"1,16\"");
+  expect_failure({"tune", "1,16,32", "--kernel", "cpu_best"}, 2, "\"cpu_best\"");
+  expect_failure({"tune", "--checkpoint", "x", "--m", "0"}, 2, "\"0\"");
   expect_failure({"kernels", "--json", "--markdown"}, 2, "--markdown");
 }
 
@@ -136,6 +141,13 @@ TEST_F(CliBasics, ExplainNamesTheKernelAndTheOthers) {
       mxgemm({"explain", "1", "17", "45", "--kernel", "cpu_reference", "--reproducible", "device"});
   EXPECT_EQ(forced.code, 0) << forced.err;
   EXPECT_NE(forced.out.find("m 1: cpu_reference"), std::string::npos) << forced.out;
+}
+
+// Weights of this size do not fit into any memory: explain makes none.
+TEST_F(CliBasics, ExplainNeedsNoWeights) {
+  const Outcome outcome = mxgemm({"explain", "1", "134217728", "134217728"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("chosen by the cost model"), std::string::npos) << outcome.out;
 }
 
 TEST_F(CliBasics, WhatNoKernelDoesIsUnsupported) {

@@ -64,6 +64,7 @@ typedef enum mxgemm_activation {
 typedef struct mxgemm_weights mxgemm_weights;
 typedef struct mxgemm_plan mxgemm_plan;
 typedef struct mxgemm_thread_pool mxgemm_thread_pool;
+typedef struct mxgemm_tuning mxgemm_tuning;
 
 /* data[rows, cols] of a floating-point type. */
 typedef struct mxgemm_const_matrix {
@@ -117,11 +118,13 @@ typedef struct mxgemm_plan_options {
   mxgemm_reproducible reproducible;
   const char* kernel;          /* a registry name, or NULL: the best */
   mxgemm_thread_pool* threads; /* must outlive the plan; NULL: the calling thread */
+  const mxgemm_tuning* tuning; /* may be destroyed once the plan is there; NULL: that of
+                                  MXGEMM_TUNING */
 } mxgemm_plan_options;
 #define MXGEMM_PLAN_OPTIONS_INIT                                                               \
   {                                                                                            \
     sizeof(mxgemm_plan_options), MXGEMM_ACTIVATION_MXFP4, MXGEMM_SCALE_EVEN, MXGEMM_PROPAGATE, \
-        MXGEMM_REPRODUCIBLE_RUN, NULL, NULL                                                    \
+        MXGEMM_REPRODUCIBLE_RUN, NULL, NULL, NULL                                              \
   }
 
 /* C = alpha * S + bias. */
@@ -213,6 +216,11 @@ MXGEMM_EXPORT const uint8_t* mxgemm_weights_scales(const mxgemm_weights* weights
 /* Valid as long as the weights. */
 MXGEMM_EXPORT const char* mxgemm_weights_scale_rule(const mxgemm_weights* weights);
 
+/* A table that `mxgemm tune` wrote; see tuning.h for what is refused. */
+MXGEMM_EXPORT mxgemm_status mxgemm_tuning_load(const char* path, mxgemm_tuning** out);
+MXGEMM_EXPORT void mxgemm_tuning_destroy(mxgemm_tuning* tuning);
+MXGEMM_EXPORT int64_t mxgemm_tuning_num_rows(const mxgemm_tuning* tuning);
+
 MXGEMM_EXPORT mxgemm_status mxgemm_plan_create(mxgemm_device_kind device, int32_t device_index,
                                                const mxgemm_weights* weights, int64_t m_max,
                                                const mxgemm_plan_options* options,
@@ -224,6 +232,8 @@ MXGEMM_EXPORT size_t mxgemm_plan_workspace_bytes(const mxgemm_plan* plan, int64_
 MXGEMM_EXPORT const char* mxgemm_plan_kernel(const mxgemm_plan* plan, int64_t m);
 /* Copies at most size - 1 characters and a 0; returns the length of the whole text. */
 MXGEMM_EXPORT size_t mxgemm_plan_explain(const mxgemm_plan* plan, char* buffer, size_t size);
+/* What creation had to ignore (a table of MXGEMM_TUNING that cannot be used); "": nothing. */
+MXGEMM_EXPORT const char* mxgemm_plan_warning(const mxgemm_plan* plan);
 /* Never allocates; epilogue NULL: none. stream: the GPU's, NULL on the CPU. */
 MXGEMM_EXPORT mxgemm_status mxgemm_plan_run(const mxgemm_plan* plan, const mxgemm_const_matrix* a,
                                             const mxgemm_matrix* c, void* workspace,

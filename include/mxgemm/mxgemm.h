@@ -8,5 +8,6 @@
 #include "mxgemm/status.h"    // IWYU pragma: export
 #include "mxgemm/tensor.h"    // IWYU pragma: export
 #include "mxgemm/threads.h"   // IWYU pragma: export
+#include "mxgemm/tuning.h"    // IWYU pragma: export
 #include "mxgemm/version.h"   // IWYU pragma: export
 #include "mxgemm/weights.h"   // IWYU pragma: export

@@ -18,6 +18,8 @@
 
 namespace mxgemm {
 
+class Tuning;
+
 /// What may change the bits of C. Each promise includes the ones before it.
 /// docs/numerics.md, section 3.
 enum class Reproducible : int {
@@ -44,8 +46,9 @@ struct PlanOptions {
   ScaleRule activation_rule = ScaleRule::even;
   NonFinite non_finite = NonFinite::propagate;
   Reproducible reproducible = Reproducible::run;
-  std::string_view kernel = {};   // force one kernel by its registry name; empty: the best
-  ThreadPool* threads = nullptr;  // CPU only; must outlive the plan; none: the calling thread
+  std::string_view kernel = {};    // force one kernel by its registry name; empty: the best
+  ThreadPool* threads = nullptr;   // CPU only; must outlive the plan; none: the calling thread
+  const Tuning* tuning = nullptr;  // measured choices (tuning.h); none: the table of MXGEMM_TUNING
 };
 
 /// C = alpha * S + bias, in float32, before C's own rounding.
@@ -85,11 +88,15 @@ class MXGEMM_EXPORT Plan {
   std::int64_t k() const noexcept;
   /// Registry name of the kernel that serves m rows.
   std::string_view kernel(std::int64_t m) const noexcept;
-  /// Which kernel and config each M uses, which kernels were rejected and why, and the
-  /// environment variables in force.
+  /// Which kernel and config each M uses and what chose them (a tuning row with its evidence, or
+  /// the cost model with every config's score), which kernels were rejected and why, what the
+  /// promise costs, and the environment variables in force.
   std::string explain() const;
   /// The same for one M.
   std::string explain(std::int64_t m) const;
+  /// One sentence on what creation had to ignore (a table of MXGEMM_TUNING that cannot be used);
+  /// empty when it ignored nothing.
+  std::string_view warning() const noexcept;
 
   /// Bytes of workspace that run() needs for m rows; the largest over all M without argument.
   std::size_t workspace_bytes(std::int64_t m) const noexcept;
@@ -130,6 +137,11 @@ class MXGEMM_EXPORT Plan {
  private:
   std::shared_ptr<const Impl> impl_;
 };
+
+/// What explain(shape.m) would say of a plan with m_max = shape.m for weights of such a shape in a
+/// layout, which need not exist. Errors: those of Plan::create.
+MXGEMM_EXPORT Result<std::string> explain(const Device& device, const Shape& shape, Layout layout,
+                                          const PlanOptions& options = {});
 
 /// Adds nodes that cover spans 0 .. total without gap, in rising order, and writes c[M,N].
 /// Never allocates. Errors: invalid_argument (a gap, an overlap, a node that is no tree node).

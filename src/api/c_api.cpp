@@ -20,6 +20,9 @@ struct mxgemm_weights {
 struct mxgemm_plan {
   Plan plan;
 };
+struct mxgemm_tuning {
+  Tuning tuning;
+};
 struct mxgemm_thread_pool {
   std::unique_ptr<ThreadPool> pool;
 };
@@ -372,6 +375,24 @@ const char* mxgemm_weights_scale_rule(const mxgemm_weights* w) {
   return w->weights.scale_rule().data();  // a std::string underneath, so 0-terminated
 }
 
+mxgemm_status mxgemm_tuning_load(const char* path, mxgemm_tuning** out) {
+  return guarded([&]() -> Status {
+    if (out == nullptr) return null_argument("out");
+    *out = nullptr;
+    if (path == nullptr) return null_argument("path");
+    Result<Tuning> tuning = Tuning::load(path);
+    if (!tuning.is_ok()) return tuning.status();
+    *out = new mxgemm_tuning{std::move(tuning).value()};
+    return {};
+  });
+}
+void mxgemm_tuning_destroy(mxgemm_tuning* tuning) {
+  delete tuning;
+}
+int64_t mxgemm_tuning_num_rows(const mxgemm_tuning* tuning) {
+  return tuning->tuning.num_rows();
+}
+
 mxgemm_status mxgemm_plan_create(mxgemm_device_kind device, int32_t device_index,
                                  const mxgemm_weights* weights, int64_t m_max,
                                  const mxgemm_plan_options* options, mxgemm_plan** out) {
@@ -387,7 +408,8 @@ mxgemm_status mxgemm_plan_create(mxgemm_device_kind device, int32_t device_index
         .non_finite = static_cast<NonFinite>(o.non_finite),
         .reproducible = static_cast<Reproducible>(o.reproducible),
         .kernel = o.kernel == nullptr ? std::string_view() : std::string_view(o.kernel),
-        .threads = pool_of(o.threads)};
+        .threads = pool_of(o.threads),
+        .tuning = o.tuning == nullptr ? nullptr : &o.tuning->tuning};
     Result<Plan> plan =
         Plan::create(device_of(device, device_index), weights->weights, m_max, translated);
     if (!plan.is_ok()) return plan.status();
@@ -415,6 +437,10 @@ size_t mxgemm_plan_explain(const mxgemm_plan* plan, char* buffer, size_t size) {
     return {};
   });
   return length;
+}
+
+const char* mxgemm_plan_warning(const mxgemm_plan* plan) {
+  return plan->plan.warning().data();  // a std::string underneath, so 0-terminated
 }
 
 mxgemm_status mxgemm_plan_run(const mxgemm_plan* plan, const mxgemm_const_matrix* a,

@@ -19,75 +19,6 @@ namespace mxgemm {
 
 namespace {
 
-const char* environment_variable(const char* name) noexcept {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : nullptr;
-}
-
-std::string environment_in_force() {
-  std::string text;
-  for (const char* name : {"MXGEMM_CPU_ISA", "MXGEMM_KERNEL"})
-    if (const char* value = environment_variable(name))
-      text += std::string(text.empty() ? "" : ", ") + name + "=" + value;
-  return text;
-}
-
-bool is_kernel_name(std::string_view name) noexcept {
-  return std::any_of(registry().begin(), registry().end(),
-                     [&](const KernelDesc* kernel) { return kernel->name == name; });
-}
-
-/// Where the choice may change with M: powers of two, and m_max itself.
-std::vector<std::int64_t> bucket_bounds(std::int64_t m_max) {
-  std::vector<std::int64_t> bounds;
-  for (std::int64_t m = 1; m < m_max; m *= 2) bounds.push_back(m);
-  bounds.push_back(m_max);
-  return bounds;
-}
-
-Status no_kernel(const Choice& choice, const Problem& problem, const Device& device,
-                 std::string_view forced, const char* forced_by) {
-  // The most telling verdict: of the kernel asked for, else of the one that got furthest.
-  const Candidate* telling = nullptr;
-  for (const Candidate& candidate : choice.candidates) {
-    if (candidate.kernel->device != device.kind) continue;
-    if (forced.empty() ? telling == nullptr || candidate.checks_passed > telling->checks_passed
-                       : candidate.kernel->name == forced)
-      telling = &candidate;
-  }
-  if (telling == nullptr)
-    return Status::error(StatusCode::unsupported, "no kernel for device %s is built in",
-                         to_string(device).c_str());
-  return Status::error(StatusCode::unsupported,
-                       "%s%sno kernel can run [n %" PRId64 ", k %" PRId64
-                       "] with activation = %s, reproducible = %s; %s: %s",
-                       forced_by, forced.empty() ? "" : ": ", problem.shape.n, problem.shape.k,
-                       to_string(problem.activation).data(), to_string(problem.reproducible).data(),
-                       telling->kernel->name.data(), telling->verdict.c_str());
-}
-
-Status check_options(const Weights& weights, std::int64_t m_max, const PlanOptions& options) {
-  if (m_max < 0 || m_max > (std::int64_t{1} << 40))
-    return Status::error(StatusCode::invalid_argument, "m_max is %" PRId64 ", must be 0 to 2^40",
-                         m_max);
-  if (m_max > 0 && m_max > (std::int64_t{1} << 56) / std::max(weights.k(), weights.n()))
-    return Status::error(StatusCode::invalid_argument,
-                         "m_max is %" PRId64 ", must be at most 2^56 / max(n, k)", m_max);
-  if (weights.num_experts() != 1)
-    return Status::error(StatusCode::invalid_argument,
-                         "weights hold %" PRId64
-                         " experts, must be one matrix: take one with Weights::slice",
-                         weights.num_experts());
-  if (options.activation != Activation::mxfp4 && options.activation != Activation::none)
-    return Status::error(StatusCode::invalid_argument, "activation is %d, must be mxfp4 or none",
-                         static_cast<int>(options.activation));
-  if (options.reproducible < Reproducible::run || options.reproducible > Reproducible::device)
-    return Status::error(StatusCode::invalid_argument,
-                         "reproducible is %d, must be run, batch or device",
-                         static_cast<int>(options.reproducible));
-  return check_rule(options.activation_rule, options.non_finite);
-}
-
 /// Spans of a range, after its checks.
 Result<PartialOutput> check_range(const PartialRange& range, std::int64_t k) noexcept {
   const std::int64_t end = range.k_end == -1 ? k : range.k_end;
@@ -252,80 +183,6 @@ Status Plan::Impl::run(RunArgs args, std::span<std::byte> workspace, Stream stre
 
 Plan::Plan(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-namespace {
-
-/// Fixes a kernel and config for each bucket of M.
-Status choose_buckets(Plan::Impl& plan, const char* forced_by) {
-  Problem problem = plan.problem(plan.m_max);
-  std::string forced = plan.forced;
-  if (problem.reproducible == Reproducible::batch) {
-    // One numeric path for every M: the kernel of the largest M, or any with the ordered sum.
-    const Choice largest = choose(registry(), problem, plan.device, forced);
-    if (largest.kernel != nullptr) {
-      if (largest.kernel->promise(problem.activation) == Reproducible::device)
-        problem.reproducible = Reproducible::device;
-      else
-        forced = largest.kernel->name;
-    }
-  }
-  for (const std::int64_t m : bucket_bounds(plan.m_max)) {
-    problem.shape.m = m;
-    Choice choice = choose(registry(), problem, plan.device, forced);
-    if (choice.kernel == nullptr) return no_kernel(choice, problem, plan.device, forced, forced_by);
-    if (!plan.buckets.empty() && plan.buckets.back().choice.kernel == choice.kernel &&
-        plan.buckets.back().choice.config == choice.config)
-      plan.buckets.back() = {m, std::move(choice)};
-    else
-      plan.buckets.push_back({m, std::move(choice)});
-  }
-  return {};
-}
-
-Result<std::shared_ptr<const Plan::Impl>> create_impl(const Device& device, const Weights& weights,
-                                                      std::int64_t m_max,
-                                                      const PlanOptions& options) {
-  if (Status s = check_options(weights, m_max, options); !s.is_ok()) return s;
-  if (const auto isa = cpu::usable_isa(); !isa.is_ok()) return isa.status();
-  // The option wins over the variable: it is the more deliberate of the two.
-  const char* from_environment = environment_variable("MXGEMM_KERNEL");
-  std::string forced(options.kernel);
-  const char* forced_by = forced.empty() ? "" : "options.kernel";
-  if (forced.empty() && from_environment != nullptr) {
-    forced = from_environment;
-    forced_by = "MXGEMM_KERNEL";
-  }
-  if (!forced.empty() && !is_kernel_name(forced))
-    return Status::error(StatusCode::invalid_argument,
-                         "%s is '%.60s', must be a name that `mxgemm kernels` lists", forced_by,
-                         forced.c_str());
-  auto impl =
-      std::make_shared<Plan::Impl>(Plan::Impl{.device = device,
-                                              .weights = weights,
-                                              .view = weights.impl().expert(0),
-                                              .m_max = m_max,
-                                              .options = options,
-                                              .forced = forced,
-                                              .buckets = {},
-                                              .environment = environment_in_force(),
-                                              .num_threads = cpu::num_threads(options.threads)});
-  impl->options.kernel = impl->forced;
-  if (Status s = choose_buckets(*impl, forced_by); !s.is_ok()) return s;
-  return std::shared_ptr<const Plan::Impl>(std::move(impl));
-}
-
-}  // namespace
-
-Result<Plan> Plan::create(const Device& device, const Weights& weights, std::int64_t m_max,
-                          const PlanOptions& options) {
-  try {
-    Result<std::shared_ptr<const Impl>> impl = create_impl(device, weights, m_max, options);
-    if (!impl.is_ok()) return impl.status();
-    return Plan(std::move(impl).value());
-  } catch (const std::bad_alloc&) {
-    return Status::error(StatusCode::out_of_memory, "no memory for a plan");
-  }
-}
-
 std::int64_t Plan::m_max() const noexcept {
   return impl_->m_max;
 }
@@ -337,6 +194,10 @@ std::int64_t Plan::k() const noexcept {
 }
 std::string_view Plan::kernel(std::int64_t m) const noexcept {
   return impl_->bucket(m).kernel().name;
+}
+
+std::string_view Plan::warning() const noexcept {
+  return impl_->warning;
 }
 
 std::size_t Plan::workspace_bytes(std::int64_t m) const noexcept {

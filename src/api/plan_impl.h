@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "api/tuning_impl.h"
 #include "api/weights_impl.h"
 #include "mxgemm/plan.h"
 #include "plan/choose.h"
@@ -18,14 +20,19 @@ namespace mxgemm {
 
 struct Plan::Impl {
   Device device;
-  Weights weights;
+  std::optional<Weights> weights;  // none: only to be explained
   WeightsView view;
   std::int64_t m_max = 0;
-  PlanOptions options;  // its `kernel` is replaced by `forced`, which it owns
+  PlanOptions options;  // its `kernel` is replaced by `forced`; its `tuning` by the one below
   std::string forced;
+  std::optional<Tuning> tuning;  // rows of the choices point into it
+  std::string tuning_device;     // what rows call this device
+  TuningSources sources;
   std::vector<Bucket> buckets;  // rising m_max; the last one's is the plan's
   std::string environment;      // variables in force at creation, for explain()
   int num_threads = 1;          // of options.threads, at creation: workspaces depend on it
+  std::string warning;          // what was ignored at creation
+  std::string one_path;         // how a `batch` plan keeps to one numeric path
 
   Problem problem(std::int64_t m) const noexcept {
     return {.shape = {m, view.n, view.k},

@@ -1,6 +1,7 @@
 #include "plan/choose.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace mxgemm {
 namespace {
@@ -51,24 +52,70 @@ namespace {
 void score(Candidate& candidate, const Problem& problem) {
   for (const Config& config : candidate.kernel->configs) {
     const double estimate = candidate.kernel->estimate_us(problem, config);
-    const bool first = &config == &candidate.kernel->configs.front();
-    if (!first && estimate >= candidate.estimate_us) continue;
+    candidate.estimates.push_back(estimate);
+    if (candidate.estimates.size() > 1 && estimate >= candidate.estimate_us) continue;
     candidate.config = config;
     candidate.estimate_us = estimate;
   }
 }
 
+/// Of a tuning row's kernel for this problem; its config is set if the row may be used.
+Status apply(const TuningRow& row, std::span<Candidate> candidates, Candidate*& found) {
+  const auto candidate =
+      std::find_if(candidates.begin(), candidates.end(),
+                   [&](const Candidate& c) { return c.kernel->name == row.kernel; });
+  if (candidate == candidates.end())
+    return Status::error(StatusCode::unsupported, "this build does not have it");
+  if (!candidate->verdict.is_ok()) return candidate->verdict;
+  const auto& configs = candidate->kernel->configs;
+  if (std::find(configs.begin(), configs.end(), row.config) == configs.end())
+    return Status::error(StatusCode::unsupported, "the config is none of its own");
+  found = &*candidate;
+  return {};
+}
+
+/// Takes the first row that serves m and may be used, if there is one.
+void apply_tuning(Choice& choice, const Problem& problem, const TuningSources& tuning) {
+  for (const TuningSource& source : tuning) {
+    const auto first =
+        std::lower_bound(source.rows.begin(), source.rows.end(), problem.shape.m,
+                         [](const TuningRow* row, std::int64_t m) { return row->m_max < m; });
+    for (auto row = first; row != source.rows.end(); ++row) {
+      Candidate* candidate = nullptr;
+      const Status reason = apply(**row, choice.candidates, candidate);
+      if (!reason.is_ok()) {
+        if (choice.skipped.size() < kMaxSkippedRows)
+          choice.skipped.push_back({{*row, source.name}, reason});
+        continue;
+      }
+      candidate->config = (*row)->config;
+      candidate->estimate_us = candidate->kernel->estimate_us(problem, candidate->config);
+      choice.kernel = candidate->kernel;
+      choice.config = candidate->config;
+      choice.tuning = {*row, source.name};
+      return;
+    }
+  }
+}
+
 }  // namespace
 
+double Choice::estimate_us() const noexcept {
+  for (const Candidate& candidate : candidates)
+    if (candidate.kernel == kernel) return candidate.estimate_us;
+  return 0;
+}
+
 Choice choose(std::span<const KernelDesc* const> kernels, const Problem& problem,
-              const Device& device, std::string_view forced) {
+              const Device& device, const OnlyKernel& only, const TuningSources& tuning) {
   Choice choice;
   double lowest = 0;
   for (const KernelDesc* kernel : kernels) {
     Candidate candidate{.kernel = kernel};
-    if (!forced.empty() && kernel->name != forced)
-      candidate.verdict = Status::error(StatusCode::unsupported, "kernel '%.*s' is asked for",
-                                        static_cast<int>(forced.size()), forced.data());
+    if (!only.name.empty() && kernel->name != only.name)
+      candidate.verdict = Status::error(StatusCode::unsupported, "kernel '%.*s' %.*s",
+                                        static_cast<int>(only.name.size()), only.name.data(),
+                                        static_cast<int>(only.reason.size()), only.reason.data());
     else
       candidate.verdict = check_support(*kernel, problem, device, &candidate.checks_passed);
     if (candidate.verdict.is_ok()) {
@@ -79,30 +126,10 @@ Choice choose(std::span<const KernelDesc* const> kernels, const Problem& problem
         lowest = candidate.estimate_us;
       }
     }
-    choice.candidates.push_back(candidate);
+    choice.candidates.push_back(std::move(candidate));
   }
+  apply_tuning(choice, problem, tuning);
   return choice;
-}
-
-std::string to_string(const Config& config) {
-  std::string text;
-  const auto add = [&text](const char* name, int value, int unset) {
-    if (value == unset) return;
-    if (!text.empty()) text += ", ";
-    text += name;
-    text += ' ';
-    text += std::to_string(value);
-  };
-  add("block_m", config.block_m, 0);
-  add("block_n", config.block_n, 0);
-  add("block_k", config.block_k, 0);
-  add("split_k", config.split_k, 1);
-  add("stages", config.stages, 0);
-  add("warps", config.warps, 0);
-  add("group_m", config.group_m, 0);
-  add("cache_policy", config.cache_policy, 0);
-  add("min_waves", config.min_waves, 0);
-  return text;
 }
 
 }  // namespace mxgemm

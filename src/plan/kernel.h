@@ -88,6 +88,13 @@ struct KernelDesc {
 /// All kernels built in, the most specialised first, the reference last.
 std::span<const KernelDesc* const> registry() noexcept;
 
+/// The row of that name; null when there is none.
+inline const KernelDesc* find_kernel(std::string_view name) noexcept {
+  for (const KernelDesc* kernel : registry())
+    if (kernel->name == name) return kernel;
+  return nullptr;
+}
+
 /// ok, or one sentence on why `kernel` cannot do `problem` here; *checks_passed counts how far it
 /// got.
 Status check_support(const KernelDesc& kernel, const Problem& problem, const Device& device,

@@ -53,6 +53,20 @@ std::vector<MalformedCase> legal_npys() {
   };
 }
 
+/// Lines; the target adds the frame.
+std::vector<MalformedCase> tuning_lines() {
+  const std::string row =
+      "row cpu-x mxfp4 16 64 128 cpu_reference block_m=1,block_n=1 1 12.50 0.5000 2026-12-31\n";
+  return {
+      {"legal_empty", "", ""},
+      {"legal_row", row, ""},
+      {"legal_comment", "# a comment\n" + row, ""},
+      {"twice", row + row, ""},
+      {"unknown_kernel", "row cpu-x none 1 1 1 cpu_magic - 1 1 1 2026-12-31\n", ""},
+      {"cut", row.substr(0, 40), ""},
+  };
+}
+
 void write(const std::filesystem::path& folder, const std::vector<MalformedCase>& cases) {
   std::filesystem::create_directories(folder);
   for (const MalformedCase& seed : cases) {
@@ -74,5 +88,6 @@ int main(int argc, char** argv) {
   write(folder / "fuzz_index", legal_indices());
   write(folder / "fuzz_npy", malformed_npys());
   write(folder / "fuzz_npy", legal_npys());
+  write(folder / "fuzz_tuning", tuning_lines());
   return 0;
 }

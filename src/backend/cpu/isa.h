@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "mxgemm/quantize.h"
@@ -21,6 +22,15 @@ Isa detected_isa() noexcept;
 
 /// Whether the CPU has VPDPBUSD in its VEX form. AVX-512 VNNI does not imply it.
 bool has_avx_vnni() noexcept;
+
+/// Whether streams from memory want prefetches further ahead than the next kilobytes: AMD's
+/// prefetchers follow a stream less far than Intel's, where such hints cost 5 %
+/// (docs/performance.md).
+bool prefers_far_prefetch() noexcept;
+
+/// Which CPU it is, as a word for tuning tables: "amd-25-17" (vendor, family and model as CPUID and
+/// /proc/cpuinfo number them), or the name of another architecture.
+std::string model_name();
 
 /// detected_isa(), capped by MXGEMM_CPU_ISA. Errors: invalid_argument (an unknown name).
 Result<Isa> usable_isa() noexcept;

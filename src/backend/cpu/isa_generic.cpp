@@ -1,9 +1,15 @@
 // Any other architecture: no kernels of its own yet, everything runs on the portable ones.
 #include "backend/cpu/isa.h"
 
+#include <sys/utsname.h>
+
 namespace mxgemm::cpu {
 
 bool has_avx_vnni() noexcept {
+  return false;
+}
+
+bool prefers_far_prefetch() noexcept {
   return false;
 }
 
@@ -12,6 +18,11 @@ Isa detected_isa() noexcept {
 }
 
 void relax() noexcept {}
+
+std::string model_name() {
+  utsname system;
+  return uname(&system) == 0 ? system.machine : "unknown";
+}
 
 QuantizeRow quantize_row_for(Isa) noexcept {
   return quantize_row_baseline;

@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstring>
+
 namespace mxgemm::cpu {
 namespace {
 
@@ -55,8 +57,35 @@ Isa detected_isa() noexcept {
   return isa;
 }
 
+bool prefers_far_prefetch() noexcept {
+  static const bool amd = __builtin_cpu_is("amd");
+  return amd;
+}
+
 void relax() noexcept {
   __builtin_ia32_pause();
+}
+
+std::string model_name() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0) return "unknown";
+  char vendor[13] = {};
+  std::memcpy(vendor, &b, 4);
+  std::memcpy(vendor + 4, &d, 4);
+  std::memcpy(vendor + 8, &c, 4);
+  std::string name;
+  if (std::string_view(vendor) == "AuthenticAMD")
+    name = "amd";
+  else if (std::string_view(vendor) == "GenuineIntel")
+    name = "intel";
+  else
+    for (const char letter : std::string_view(vendor))
+      if ((letter | 32) >= 'a' && (letter | 32) <= 'z') name += static_cast<char>(letter | 32);
+  (void)__get_cpuid(1, &a, &b, &c, &d);
+  unsigned family = a >> 8 & 15u, model = a >> 4 & 15u;
+  if (family == 6 || family == 15) model += (a >> 16 & 15u) << 4;
+  if (family == 15) family += a >> 20 & 255u;
+  return name + "-" + std::to_string(family) + "-" + std::to_string(model);
 }
 
 bool request_tiles() noexcept {

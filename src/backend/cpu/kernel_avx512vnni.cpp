@@ -25,10 +25,10 @@ namespace {
 constexpr int kRowsPerTile = 4, kPanelsPerTile = 2;
 static_assert(kRowsPerTile * kPanelsPerTile * kTileCols <= kMaxTileSums);
 
-// Groups of K (1088 bytes a panel) that prefetch runs ahead, to the second-level cache and to the
-// first: docs/performance.md. Without it, weights from memory took 2.5 times as long at M = 4 on
-// Zen 4; to one cache alone, M = 1 takes 1.1 times as long there or on a Xeon.
-constexpr std::int64_t kFarGroups = 8, kNearGroups = 1;
+// Groups of K (1088 bytes a panel) that prefetch runs ahead: to the first-level cache, and with the
+// far policy to the second-level one as well. docs/performance.md has what each gains.
+constexpr std::int64_t kNearGroups = 1, kFarGroups = 8;
+constexpr int kNearPolicy = 0, kFarPolicy = 1;                         // Config::cache_policy
 constexpr std::int64_t kPrefetchBytes = layout::kPanelGroupBytes / 4;  // with each block
 
 }  // namespace
@@ -128,7 +128,7 @@ static inline void prefetch(const std::uint8_t* begin, std::int64_t bytes) noexc
     _mm_prefetch(reinterpret_cast<const char*>(begin + i), kHint);
 }
 
-template <int kRows, int kPanels, bool kModerate>
+template <int kRows, int kPanels, bool kModerate, bool kFar>
 static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsView& w,
                         TileTree& tree) noexcept {
   constexpr int kSums = kRows * kPanels;
@@ -161,7 +161,7 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
       for (std::int64_t b = 0; b < count; ++b) {
         for (int p = 0; p < kPanels; ++p) {
           const std::int64_t at = p * panel_bytes + b * kPrefetchBytes;
-          prefetch<_MM_HINT_T1>(soon + at, kPrefetchBytes);
+          if (kFar) prefetch<_MM_HINT_T1>(soon + at, kPrefetchBytes);
           prefetch<_MM_HINT_T0>(group + kNearGroups * layout::kPanelGroupBytes + at,
                                 kPrefetchBytes);
         }
@@ -182,7 +182,7 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
   }
 }
 
-template <int kRows>
+template <int kRows, bool kFar>
 static void sum_rows512(const Tile& tile, const UnpackedRows& a, const WeightsView& w,
                         TileTree& tree) noexcept {
   bool moderate = true;
@@ -191,24 +191,25 @@ static void sum_rows512(const Tile& tile, const UnpackedRows& a, const WeightsVi
     moderate = moderate &&
                moderate_panel(w.codes + layout::panel_offset(tile.first_col + p * kTileCols, w.k));
   if (tile.panels == 1)
-    moderate ? sum_tile512<kRows, 1, true>(tile, a, w, tree)
-             : sum_tile512<kRows, 1, false>(tile, a, w, tree);
+    moderate ? sum_tile512<kRows, 1, true, kFar>(tile, a, w, tree)
+             : sum_tile512<kRows, 1, false, kFar>(tile, a, w, tree);
   else
-    moderate ? sum_tile512<kRows, 2, true>(tile, a, w, tree)
-             : sum_tile512<kRows, 2, false>(tile, a, w, tree);
+    moderate ? sum_tile512<kRows, 2, true, kFar>(tile, a, w, tree)
+             : sum_tile512<kRows, 2, false, kFar>(tile, a, w, tree);
 }
 
+template <bool kFar>
 static void sum_avx512vnni(const Tile& tile, const UnpackedRows& a, const WeightsView& w,
                            TileTree& tree) noexcept {
   switch (tile.rows) {
     case 1:
-      return sum_rows512<1>(tile, a, w, tree);
+      return sum_rows512<1, kFar>(tile, a, w, tree);
     case 2:
-      return sum_rows512<2>(tile, a, w, tree);
+      return sum_rows512<2, kFar>(tile, a, w, tree);
     case 3:
-      return sum_rows512<3>(tile, a, w, tree);
+      return sum_rows512<3, kFar>(tile, a, w, tree);
     default:
-      return sum_rows512<4>(tile, a, w, tree);
+      return sum_rows512<4, kFar>(tile, a, w, tree);
   }
 }
 
@@ -224,18 +225,21 @@ MXGEMM_ISA_END
 namespace {
 
 Status run(const RunArgs& args) noexcept {
-  return run_tiles(args, avx512_row_tools(), {sum_avx512vnni, store_tile512});
+  const bool far = args.config.cache_policy == kFarPolicy;
+  return run_tiles(args, avx512_row_tools(),
+                   {far ? sum_avx512vnni<true> : sum_avx512vnni<false>, store_tile512});
 }
 
 // Rounded guesses of one core's rates; they only rank kernels and configs.
 double estimate(const Problem& problem, const Config& config) noexcept {
-  const bool pair = config.block_n > kTileCols;
-  return estimate_us(problem, pair ? 50 : 48, pair ? 145 : 130, 1);
+  const bool suits = (config.cache_policy == kFarPolicy) == prefers_far_prefetch();
+  return estimate_us(problem, suits ? 50 : 48, suits ? 145 : 140, 1);
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
-constexpr Config kConfigs[] = {{.block_m = kRowsPerTile, .block_n = kPanelsPerTile * kTileCols},
-                               {.block_m = kRowsPerTile, .block_n = kTileCols}};
+constexpr Config kConfigs[] = {
+    {.block_m = kRowsPerTile, .block_n = kPanelsPerTile * kTileCols, .cache_policy = kNearPolicy},
+    {.block_m = kRowsPerTile, .block_n = kPanelsPerTile * kTileCols, .cache_policy = kFarPolicy}};
 
 Status supports(const Problem&, const Device&) noexcept {
   return supports_isa(Isa::avx512vnni, "AVX-512 VNNI");
