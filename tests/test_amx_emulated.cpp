@@ -71,7 +71,7 @@ class AmxEmulated : public ::testing::Test {
   }
 
   static void run_into(const HostMxfp4& a, const HostMxfp4& w, const Matrix& c,
-                       const Epilogue& epilogue = {}) {
+                       const Epilogue& epilogue = {}, int block_k = 1024) {
     const Weights weights = make_weights(w, Layout::cpu_panel16);
     RunArgs args;
     const StridedMxfp4 rows(a, a.rows);
@@ -80,6 +80,7 @@ class AmxEmulated : public ::testing::Test {
         .layout = Layout::cpu_panel16, .n = w.rows, .k = w.cols, .codes = weights.codes().data()};
     args.c = c;
     args.epilogue = epilogue;
+    args.config.block_k = block_k;
     std::vector<std::byte> workspace(cpu::shifted_rows_bytes(a.rows, a.cols) + 64, std::byte{0xFF});
     auto* aligned =
         workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
@@ -192,6 +193,22 @@ TEST_F(AmxEmulated, EveryGrainOfBothSides) {
           EXPECT_GT(EmulatedTiles::dots, dots);
         }
       }
+  }
+}
+
+// Sums without a float32 step do not depend on how K is cut, and the others are cut by chunks.
+TEST_F(AmxEmulated, BlockKChangesNothing) {
+  HostMxfp4 a = random_mxfp4(70, 2048 + 96, 1, {120, 121}),
+            w = random_mxfp4(70, 2048 + 96, 2, {121, 122});
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<float> want = run(a, w);
+    for (const int block_k : {256, 512}) {
+      GuardedOutput c(a.rows, w.rows);
+      run_into(a, w, c.view(), {}, block_k);
+      EXPECT_EQ(c.take(), want) << block_k;
+    }
+    a.scale(3, 5) = 140;  // an outlier, and columns that are not whole
+    w.scale(40, 5) = 100;
   }
 }
 

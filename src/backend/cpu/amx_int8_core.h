@@ -31,9 +31,10 @@ inline constexpr int kMaxUnitTiles = 16;  // of K: 1024 elements of a pair, 32 K
 inline constexpr int kChunkTiles = kChunkBlocks / 2;
 inline constexpr std::int64_t kMaxInt32K = 131072;  // |sum| <= K * 96 * 96 < 2^31
 
-/// Tiles of K that a unit of the `whole` loop covers: as even as possible, whole groups.
-constexpr int whole_unit_tiles(std::int64_t k_tiles) noexcept {
-  const std::int64_t units = layout::ceil_div(k_tiles, kMaxUnitTiles);
+/// Tiles of K that a unit of the `whole` loop covers: at most `most`, as even as possible, whole
+/// groups.
+constexpr int whole_unit_tiles(std::int64_t k_tiles, int most) noexcept {
+  const std::int64_t units = layout::ceil_div(k_tiles, most);
   return static_cast<int>(layout::round_up(layout::ceil_div(k_tiles, units), 2));
 }
 
@@ -89,6 +90,7 @@ class AmxTask {
         sweeps_((num_tiles_ + 1) / 2),
         num_rows_(static_cast<int>(
             min_of(args.m() - tile_begin * kTileRows, std::int64_t{kTileRows} * num_tiles_))),
+        whole_tiles_(whole_unit_tiles(a.k_tiles, args.config.block_k / kTileK)),
         flush_(args) {
     for (int s = 0; s < sweeps_; ++s) {
       const std::uint8_t* base = a.row_base + (tile_begin + 2 * s) * kTileRows;
@@ -223,7 +225,7 @@ class AmxTask {
     Grain grain;
   };
 
-  int unit_tiles() const noexcept { return whole_ ? whole_unit_tiles(a_.k_tiles) : kChunkTiles; }
+  int unit_tiles() const noexcept { return whole_ ? whole_tiles_ : kChunkTiles; }
 
   Unit make_unit(std::int64_t pair_index, const PanelPair& pair, std::int64_t first_tile) noexcept {
     Unit u = {
@@ -404,7 +406,7 @@ class AmxTask {
   const RunArgs& args_;
   const ShiftedRows& a_;
   const std::int64_t tile_begin_;
-  const int num_tiles_, sweeps_, num_rows_;
+  const int num_tiles_, sweeps_, num_rows_, whole_tiles_;
   bool whole_ = false;
   int dots_slot_ = 0, bases_slot_ = 0;
   Flush flush_;

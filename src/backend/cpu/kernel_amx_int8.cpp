@@ -21,6 +21,9 @@ constexpr std::int64_t kMaxTaskABytes = std::int64_t{5} << 18;
 constexpr std::int64_t kTasksPerThread = 4;  // so that a late thread does not hold up the rest
 constexpr std::int64_t kMinPairs = 4;        // a task decodes its first group before it multiplies
 
+// Decoded columns of W lie in the first-level cache: 32 KiB, or less where it is shared.
+constexpr int kMaxBlockK = kMaxUnitTiles * kTileK;
+
 /// C cut into rectangles: columns first, since every cut of rows decodes W once more.
 struct TaskGrid {
   std::int64_t tile_step, pair_step, row_tasks, num_tasks;
@@ -88,15 +91,20 @@ std::size_t workspace_bytes(const Problem& problem, const Config&) noexcept {
 
 // Rounded guesses of one core's rates, which only rank the kernels: W is read and decoded once, and
 // tiles have 16 rows.
-double estimate(const Problem& problem, const Config&) noexcept {
+double estimate(const Problem& problem, const Config& config) noexcept {
   constexpr double kDecodedPerUs = 62e3, kProductsPerUs = 1.5e6;
   const auto weights = static_cast<double>(problem.shape.n) * static_cast<double>(problem.shape.k);
   const auto rows = static_cast<double>(layout::round_up(problem.shape.m, kTileRows));
-  return 1 + weights / kDecodedPerUs + rows * weights / kProductsPerUs;
+  const double products = rows * weights / kProductsPerUs;
+  return 1 + weights / kDecodedPerUs + products * (config.block_k == kMaxBlockK ? 1 : 1.05);
 }
 
 constexpr Layout kLayouts[] = {Layout::cpu_panel16};
-constexpr Config kConfigs[] = {{.block_m = 32, .block_n = kPairCols, .block_k = 1024}};
+constexpr Config kConfigs[] = {
+    {.block_m = 32, .block_n = kPairCols, .block_k = kMaxBlockK},
+    {.block_m = 32, .block_n = kPairCols, .block_k = 512},
+    {.block_m = 32, .block_n = kPairCols, .block_k = 256},
+};
 
 }  // namespace
 
