@@ -99,12 +99,24 @@ static inline void decode_block(const std::uint8_t* groups, int block, __m128i b
   }
 }
 
-/// A tile (two blocks; the second may be a pad) with the bases of its blocks.
-static inline void decode_tile(const std::uint8_t* groups, int tile, __m128i base0, __m128i base1,
-                               std::int8_t* out) noexcept {
-  decode_block(groups, 2 * tile, base0, out);
-  decode_block(groups, 2 * tile + 1, base1, out + kTileBytes / 2);
-}
+/// A tile of each panel of a pair (two blocks; the second may be a pad), to be decoded block by
+/// block between tile products.
+struct TileDecoder {
+  const std::uint8_t* groups[2] = {};  // null: nothing to decode
+  int tile = 0;                        // from there on
+  __m128i base[2][2];                  // of each panel, of each block
+  std::int8_t* out[2] = {};
+
+  /// i: 0..3.
+  void block(int i) const noexcept {
+    const int p = i / 2, half = i % 2;
+    if (groups[p] == nullptr) return;
+    decode_block(groups[p], 2 * tile + half, base[p][half], out[p] + half * (kTileBytes / 2));
+  }
+  void all() const noexcept {
+    for (int i = 0; i < 4; ++i) block(i);
+  }
+};
 
 /// Bases of up to 16 blocks from `groups` on, at the coarsest grain that fits all 16 rows of W.
 static inline Grain find_bases(const std::uint8_t* groups, int num_blocks,

@@ -40,7 +40,7 @@ constexpr int whole_unit_tiles(std::int64_t k_tiles, int most) noexcept {
 
 /// Working memory of one task, on its stack (82 KiB).
 struct AmxScratch {
-  alignas(64) std::int8_t w[2][kMaxUnitTiles * kTileBytes];  // decoded; or a ring of two groups
+  alignas(64) std::int8_t w[2][kMaxUnitTiles * kTileBytes];  // decoded; or a ring of tiles
   TileQuad sums[kMaxRowTiles / 2];
   TileQuad dots[2];
   TileQuad outliers[2];    // like dots, float32
@@ -90,7 +90,10 @@ class AmxTask {
         sweeps_((num_tiles_ + 1) / 2),
         num_rows_(static_cast<int>(
             min_of(args.m() - tile_begin * kTileRows, std::int64_t{kTileRows} * num_tiles_))),
-        whole_tiles_(whole_unit_tiles(a.k_tiles, args.config.block_k / kTileK)),
+        // With few sweeps the next unit's decoding weighs more than this one's spilled sums.
+        whole_tiles_(whole_unit_tiles(
+            a.k_tiles, static_cast<int>(min_of(args.config.block_k / kTileK,
+                                               sweeps_ > 2 ? kMaxUnitTiles : kMaxUnitTiles / 2)))),
         flush_(args) {
     for (int s = 0; s < sweeps_; ++s) {
       const std::uint8_t* base = a.row_base + (tile_begin + 2 * s) * kTileRows;
@@ -168,49 +171,77 @@ class AmxTask {
     Tiles::template dot<3, 5, 7>();
   }
 
+  /// The same with other work between the products, which run on a unit of their own. All loads
+  /// come first: a product's wait for its tiles would hold up the work behind it.
+  void multiply_and_decode(const std::int8_t* a0, const std::int8_t* a1, const std::int8_t* w0,
+                           const std::int8_t* w1, const TileDecoder& decoder,
+                           int flush_rows) noexcept {
+    Tiles::template load<4>(a0);
+    if (a1 != nullptr) Tiles::template load<5>(a1);
+    Tiles::template load<6>(w0);
+    Tiles::template load<7>(w1);
+    Tiles::template dot<0, 4, 6>();
+    decoder.block(0);
+    flush_.work(flush_rows);
+    Tiles::template dot<1, 4, 7>();
+    decoder.block(1);
+    if (a1 != nullptr) Tiles::template dot<2, 5, 6>();
+    decoder.block(2);
+    if (a1 != nullptr) Tiles::template dot<3, 5, 7>();
+    decoder.block(3);
+  }
+
   // --- Up to 32 rows, whole: sums stay in the tiles for the whole of K. ---
 
-  void decode_group(const PanelPair& pair, std::int64_t group, std::int8_t* out) const noexcept {
+  static constexpr int kRingTiles = 4, kTilesAhead = 2;
+
+  /// The tile that is decoded next, kTilesAhead before its use; runs on into the next pairs as long
+  /// as they are whole.
+  struct Ahead {
+    PanelPair pair;
+    std::int64_t pair_index, tile = 0, slot = 0;
+    std::int64_t stop;  // the first pair that is not to be decoded
+  };
+  TileDecoder next_decoder(Ahead& ahead) noexcept {
+    TileDecoder d;
+    if (ahead.pair_index == ahead.stop) return d;
     for (int p = 0; p < 2; ++p) {
-      const std::uint8_t* g = pair.groups[p] + group * layout::kPanelGroupBytes;
-      decode_tile(g, 0, pair.base[p], pair.base[p], out + 2 * p * kTileBytes);
-      decode_tile(g, 1, pair.base[p], pair.base[p], out + (2 * p + 1) * kTileBytes);
+      d.groups[p] = ahead.pair.groups[p];
+      d.base[p][0] = d.base[p][1] = ahead.pair.base[p];
+      d.out[p] = scratch_.w[p] + ahead.slot * kTileBytes;
     }
+    d.tile = static_cast<int>(ahead.tile);
+    ahead.slot = (ahead.slot + 1) % kRingTiles;
+    if (++ahead.tile < a_.k_tiles) return d;
+    ahead.tile = 0;
+    if (++ahead.pair_index == ahead.stop) return d;
+    ahead.pair = panel_pair(args_.w, ahead.pair_index * kPairCols);
+    if (!is_whole(ahead.pair)) ahead.stop = ahead.pair_index;
+    return d;
   }
 
   /// Pairs [begin, end) as long as they are whole; returns where it stopped.
   template <int kRowTiles>
   std::int64_t run_rings(std::int64_t begin, std::int64_t end, PanelPair pair) noexcept {
-    const std::int64_t groups = layout::ceil_div(a_.num_blocks, layout::kPanelGroupBlocks);
     const std::int8_t* a0 = a_.tile(tile_begin_, 0);
     const std::int8_t* a1 = kRowTiles == 2 ? a_.tile(tile_begin_ + 1, 0) : nullptr;
-    std::int8_t* ring[2] = {scratch_.w[0], scratch_.w[1]};
-    int slot = 0;
-    decode_group(pair, 0, ring[0]);
-    for (bool more = true; more; ++begin) {
-      more = begin + 1 < end;
-      PanelPair next = pair;
-      if (more) {
-        next = panel_pair(args_.w, (begin + 1) * kPairCols);
-        more = is_whole(next);
-      }
+    const auto flush_rows = static_cast<int>(layout::ceil_div(2 * kTileRows, a_.k_tiles));
+    Ahead ahead = {.pair = pair, .pair_index = begin, .stop = end};
+    for (int i = 0; i < kTilesAhead; ++i) next_decoder(ahead).all();
+    std::int64_t slot = 0;
+    for (; begin < ahead.stop; ++begin) {
+      pair = begin == ahead.pair_index ? ahead.pair : panel_pair(args_.w, begin * kPairCols);
       zero_tiles();
-      for (std::int64_t g = 0; g < groups; ++g) {
-        const std::int8_t* w = ring[slot];
-        for (std::int64_t t = 2 * g; t < min_of(2 * g + 2, a_.k_tiles); ++t, w += kTileBytes)
-          multiply<false>(a0 + t * kTileBytes, kRowTiles == 2 ? a1 + t * kTileBytes : nullptr, w,
-                          w + 2 * kTileBytes);
-        slot ^= 1;
-        if (g + 1 < groups)
-          decode_group(pair, g + 1, ring[slot]);
-        else if (more)
-          decode_group(next, 0, ring[slot]);
-        if (g == 0) flush_.finish();
+      for (std::int64_t t = 0; t < a_.k_tiles; ++t) {
+        multiply_and_decode(a0 + t * kTileBytes, kRowTiles == 2 ? a1 + t * kTileBytes : nullptr,
+                            scratch_.w[0] + slot * kTileBytes, scratch_.w[1] + slot * kTileBytes,
+                            next_decoder(ahead), flush_rows);
+        slot = (slot + 1) % kRingTiles;
       }
+      flush_.finish();
       TileQuad& dots = next_dots();
       store_tiles(dots, kRowTiles == 2);
       begin_flush(dots, 0, pair, begin, {true, true}, pair.base[0], pair.base[1]);
-      pair = next;
     }
     return begin;
   }
@@ -259,21 +290,27 @@ class AmxTask {
     return u.pair.groups[p] + u.first_tile / 2 * layout::kPanelGroupBytes;
   }
 
-  /// Decodes tile `t` of a unit in place of the tile that the unit before had there.
-  void decode_unit_tile(const Unit& u, int t) noexcept {
+  /// Tile `t` of a unit goes where the unit before had its tile t.
+  TileDecoder unit_decoder(const Unit& u, int t) noexcept {
+    TileDecoder d;
+    d.tile = t;
     for (int p = 0; p < 2; ++p) {
-      const __m128i base0 = whole_ ? u.pair.base[p] : load_bytes16(u.bases[p].base[2 * t]);
-      const __m128i base1 = whole_ ? u.pair.base[p] : load_bytes16(u.bases[p].base[2 * t + 1]);
-      decode_tile(groups_of(u, p), t, base0, base1, scratch_.w[p] + t * kTileBytes);
+      d.groups[p] = groups_of(u, p);
+      for (int half = 0; half < 2; ++half)
+        d.base[p][half] = whole_ ? u.pair.base[p] : base_of(u, p, 2 * t + half);
+      d.out[p] = scratch_.w[p] + t * kTileBytes;
     }
+    return d;
   }
 
   std::int64_t run_units(std::int64_t begin, std::int64_t end, const PanelPair& first) noexcept {
     Unit unit = make_unit(begin, first, 0), next = unit;
-    for (int t = 0; t < unit.num_tiles; ++t) decode_unit_tile(unit, t);
+    for (int t = 0; t < unit.num_tiles; ++t) unit_decoder(unit, t).all();
     for (;;) {
       const bool more = next_unit(unit, end, next);
       for (int s = 0; s < sweeps_; ++s) {
+        // In place, as the last sweep leaves the tiles: a second buffer would not fit the first
+        // cache.
         const Unit* decode = more && s + 1 == sweeps_ ? &next : nullptr;
         if (unit.grain == kGrainChunk)
           sweep(s, unit, decode);
@@ -282,7 +319,7 @@ class AmxTask {
         else
           sweep_parts(s, unit, unit.grain == kGrainQuad ? 2 : 1, decode);
         if (decode == nullptr) continue;
-        for (int t = unit.num_tiles; t < next.num_tiles; ++t) decode_unit_tile(next, t);
+        for (int t = unit.num_tiles; t < next.num_tiles; ++t) unit_decoder(next, t).all();
       }
       if (!more) return unit.pair_index + 1;
       unit = next;
@@ -309,7 +346,7 @@ class AmxTask {
       multiply<true>(rows.a0 + at, rows.a1 == nullptr ? nullptr : rows.a1 + at, w0 + at, w1 + at);
       c.step(flush_rows);
       flush_.work(flush_rows);
-      if (decode != nullptr && t < decode->num_tiles) decode_unit_tile(*decode, t);
+      if (decode != nullptr && t < decode->num_tiles) unit_decoder(*decode, t).all();
     }
     flush_.finish();
     const Ends ends = {u.first_tile == 0, u.first_tile + u.num_tiles == a_.k_tiles};
@@ -334,7 +371,7 @@ class AmxTask {
       }
       flush_part(s, u, 2 * first, end == u.num_tiles);
       for (int t = first; t < end; ++t)
-        if (decode != nullptr && t < decode->num_tiles) decode_unit_tile(*decode, t);
+        if (decode != nullptr && t < decode->num_tiles) unit_decoder(*decode, t).all();
     }
   }
 
@@ -350,7 +387,7 @@ class AmxTask {
                         scratch_.w[0] + w_at, scratch_.w[1] + w_at);
         flush_part(s, u, 2 * t + half, t + 1 == u.num_tiles && half == 1);
       }
-      if (decode != nullptr && t < decode->num_tiles) decode_unit_tile(*decode, t);
+      if (decode != nullptr && t < decode->num_tiles) unit_decoder(*decode, t).all();
     }
     configure(64);
   }

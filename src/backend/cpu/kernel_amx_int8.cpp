@@ -18,8 +18,8 @@ namespace {
 
 // Tiles of A that a task takes stay in the second-level cache while W passes by.
 constexpr std::int64_t kMaxTaskABytes = std::int64_t{5} << 18;
-constexpr std::int64_t kTasksPerThread = 4;  // so that a late thread does not hold up the rest
-constexpr std::int64_t kMinPairs = 4;        // a task decodes its first group before it multiplies
+// So that a late thread does not hold up the rest: two threads that share a core are often late.
+constexpr std::int64_t kTasksPerThread = 8;
 
 // Decoded columns of W lie in the first-level cache: 32 KiB, or less where it is shared.
 constexpr int kMaxBlockK = kMaxUnitTiles * kTileK;
@@ -31,7 +31,7 @@ struct TaskGrid {
   TaskGrid(std::int64_t row_tiles, std::int64_t pairs, std::int64_t k_tiles, int threads) noexcept {
     using layout::ceil_div, layout::round_up;
     const std::int64_t wanted = threads == 1 ? 1 : kTasksPerThread * threads;
-    pair_step = std::max(ceil_div(pairs, wanted), std::min(kMinPairs, ceil_div(pairs, threads)));
+    pair_step = ceil_div(pairs, wanted);
     const std::int64_t col_tasks = ceil_div(pairs, pair_step);
     const std::int64_t fit =
         std::clamp<std::int64_t>(kMaxTaskABytes / (k_tiles * kTileBytes), 2, kMaxRowTiles);
