@@ -223,6 +223,29 @@ TEST_F(AmxEmulated, UniformAndOtherColumnsSideBySide) {
   }
 }
 
+// What `batch` promises: a row has the same bits alone, and at any place among any others.
+TEST_F(AmxEmulated, RowsDoNotDependOnTheirNeighbours) {
+  for (const auto& scales :
+       {std::vector<int>{120, 121}, {100, 120, 121, 122, 160}, {0, 1, 250, 255}})
+    for (const auto& w_scales : {std::vector<int>{121}, {100, 121, 140}}) {
+      constexpr std::int64_t kRows = 70, kCols = 45, kK = 1184;
+      const HostMxfp4 a = random_mxfp4(kRows, kK, 7, scales),
+                      w = random_mxfp4(kCols, kK, 8, w_scales);
+      const std::vector<float> all = run(a, w);
+      for (const std::int64_t first : {0, 5, 33, 69}) {
+        HostMxfp4 row = random_mxfp4(first == 33 ? 20 : 1, kK, 9, {90, 130});
+        const std::int64_t at = row.rows - 1;
+        for (std::int64_t i = 0; i < kK; ++i) row.set_code(at, i, a.code(first, i));
+        for (std::int64_t b = 0; b < scales_per_row(kK); ++b) row.scale(at, b) = a.scale(first, b);
+        const std::vector<float> some = run(row, w);
+        for (std::int64_t n = 0; n < kCols; ++n)
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(some[static_cast<std::size_t>(at * kCols + n)]),
+                    std::bit_cast<std::uint32_t>(all[static_cast<std::size_t>(first * kCols + n)]))
+              << "row " << first << " column " << n;
+      }
+    }
+}
+
 // C in bf16 or float32, with alpha and bias, at any alignment, from the same sums; nothing else is
 // written.
 TEST_F(AmxEmulated, EveryEpilogueAndType) {

@@ -172,6 +172,7 @@ Status Plan::Impl::run(RunArgs args, std::span<std::byte> workspace, Stream stre
   const Bucket& b = bucket(m);
   args.w = view;
   args.activation = options.activation;
+  args.reproducible = options.reproducible;
   args.activation_rule = options.activation_rule;
   args.non_finite = options.non_finite;
   args.config = b.choice.config;

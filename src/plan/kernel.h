@@ -52,6 +52,7 @@ struct RunArgs {
   Epilogue epilogue;
   PartialOutput partial;
   Activation activation = Activation::mxfp4;
+  Reproducible reproducible = Reproducible::run;  // what the plan promises
   ScaleRule activation_rule = ScaleRule::even;
   NonFinite non_finite = NonFinite::propagate;
   Config config;

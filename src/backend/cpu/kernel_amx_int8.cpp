@@ -1,8 +1,7 @@
 // cpu_amx_int8: 32 rows of A x 32 rows of W, int8 tiles with folded scales (amx_int8_core.h).
 //
 // Right to the block-exact bound for any input, but not the ordered sum: int32 sums span as many
-// blocks as the scales allow, and that depends on what the other rows and columns hold. So it
-// promises `run` only.
+// blocks as W's scales allow. A row's sums depend on no other row, so it promises `batch`.
 #include <algorithm>
 #include <optional>
 
@@ -44,7 +43,7 @@ struct TaskGrid {
 };
 
 // With so few rows the products cost no more than reading W, in cpu_avx512vnni as well, so that
-// many outliers are cheaper there.
+// many outliers are cheaper there. A row may then depend on the others: not under `batch`.
 constexpr std::int64_t kFewRows = 8;
 constexpr std::int64_t kManyOutliers = 64;  // one block in so many
 
@@ -63,7 +62,9 @@ Status run_without_tiles(RunArgs args) noexcept {
 Status run(const RunArgs& args) noexcept {
   const ShiftedRows a = shifted_rows(args.workspace, args.m(), args.w.k);
   shift_activations(args, a);
-  if (args.m() < kFewRows && has_many_outliers(a, args.m())) return run_without_tiles(args);
+  if (args.reproducible == Reproducible::run && args.m() < kFewRows &&
+      has_many_outliers(a, args.m()))
+    return run_without_tiles(args);
   const std::int64_t row_tiles = layout::ceil_div(args.m(), kTileRows);
   const std::int64_t pairs = layout::ceil_div(args.w.n, kPairCols);
   const TaskGrid grid(row_tiles, pairs, a.k_tiles, num_threads(args.threads));
@@ -114,7 +115,7 @@ constexpr KernelDesc kAmxInt8 = {
     .needs = "AMX int8, AVX-512 VBMI and BF16",
     .layouts = kLayouts,
     .configs = kConfigs,
-    .mxfp4 = Reproducible::run,
+    .mxfp4 = Reproducible::batch,
     .none = std::nullopt,
     .error_class = ErrorClass::block_exact,
     .supports = supports,
