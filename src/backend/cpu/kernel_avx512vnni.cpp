@@ -122,10 +122,13 @@ static inline void add_block512(const RowPointers& a, const std::uint8_t* codes,
   }
 }
 
-template <_mm_hint kHint>
-static inline void prefetch(const std::uint8_t* begin, std::int64_t bytes) noexcept {
+static inline void prefetch_far(const std::uint8_t* begin, std::int64_t bytes) noexcept {
   for (std::int64_t i = 0; i < bytes; i += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(begin + i), kHint);
+    _mm_prefetch(reinterpret_cast<const char*>(begin + i), _MM_HINT_T1);
+}
+static inline void prefetch_near(const std::uint8_t* begin, std::int64_t bytes) noexcept {
+  for (std::int64_t i = 0; i < bytes; i += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(begin + i), _MM_HINT_T0);
 }
 
 template <int kRows, int kPanels, bool kModerate, bool kFar>
@@ -148,8 +151,7 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
   std::int64_t inside = num_groups - first_block / layout::kPanelGroupBlocks - distance;
   const std::uint8_t* next =
       w.codes + layout::panel_offset(tile.first_col, w.k) + kPanels * panel_bytes;
-  for (int p = 0; p < kPanels; ++p)
-    prefetch<_MM_HINT_T1>(next + p * panel_bytes, layout::kPanelHeaderBytes);
+  for (int p = 0; p < kPanels; ++p) prefetch_far(next + p * panel_bytes, layout::kPanelHeaderBytes);
   for (std::int64_t span = tile.span_begin; span < tile.span_end; ++span) {
     __m512 sum[kSums];
     for (int i = 0; i < kSums; ++i) sum[i] = _mm512_setzero_ps();
@@ -161,9 +163,8 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
       for (std::int64_t b = 0; b < count; ++b) {
         for (int p = 0; p < kPanels; ++p) {
           const std::int64_t at = p * panel_bytes + b * kPrefetchBytes;
-          if (kFar) prefetch<_MM_HINT_T1>(soon + at, kPrefetchBytes);
-          prefetch<_MM_HINT_T0>(group + kNearGroups * layout::kPanelGroupBytes + at,
-                                kPrefetchBytes);
+          if (kFar) prefetch_far(soon + at, kPrefetchBytes);
+          prefetch_near(group + kNearGroups * layout::kPanelGroupBytes + at, kPrefetchBytes);
         }
         add_block512<kRows, kPanels, kModerate>(rows, codes, scales, panel_bytes, sum);
         codes += layout::kPanelBlockBytes;
