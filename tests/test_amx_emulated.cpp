@@ -253,14 +253,15 @@ TEST_F(AmxEmulated, EveryEpilogueAndType) {
     for (const auto& [m, n] : {std::pair<int, int>{1, 1}, {20, 33}, {40, 70}}) {
       const HostMxfp4 a = random_mxfp4(m, 256, 5, scales), w = random_mxfp4(n, 256, 6, scales);
       const std::vector<float> sums = run(a, w);
-      std::vector<float> bias(static_cast<std::size_t>(n));
+      const auto num_cols = static_cast<std::size_t>(n);
+      std::vector<float> bias(num_cols);
       for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = 0.37f * static_cast<float>(i) - 3;
       for (const float alpha : {1.0f, -0.3f})
         for (const bool with_bias : {false, true}) {
           const Epilogue epilogue = {
               alpha, with_bias ? std::span<const float>(bias) : std::span<const float>()};
           const auto expected = [&](std::size_t i) {
-            const float b = with_bias ? bias[i % static_cast<std::size_t>(n)] : -0.0f;
+            const float b = with_bias ? bias[i % num_cols] : -0.0f;
             const float y = alpha == 1.0f ? sums[i] + b : std::fma(alpha, sums[i], b);
             return y == y ? y : std::bit_cast<float>(formats::kF32NaN);
           };
