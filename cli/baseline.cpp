@@ -33,7 +33,7 @@ Result<const BaselineInfo*> find_baseline(std::string_view name) {
                          "build mxgemm again",
                          std::string(name).c_str(), std::string(info.package).c_str());
   }
-  return Status::error(StatusCode::invalid_argument, "baseline \"%s\" is not one of %s",
+  return Status::error(StatusCode::invalid_argument, "--against is \"%s\", must be %s",
                        std::string(name).c_str(), names.c_str());
 }
 

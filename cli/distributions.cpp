@@ -116,7 +116,7 @@ Result<const Distribution*> find_distribution(std::string_view name) {
     if (distribution.name == name) return &distribution;
     names += (names.empty() ? "" : ", ") + std::string(distribution.name);
   }
-  return Status::error(StatusCode::invalid_argument, "\"%s\" is not one of %s, all",
+  return Status::error(StatusCode::invalid_argument, "--scales is \"%s\", must be %s or all",
                        std::string(name).c_str(), names.c_str());
 }
 

@@ -104,11 +104,13 @@ RoofLoops roof_loops() noexcept {
       [[fallthrough]];
     case cpu::Isa::avx512vnni:
       return {read_avx512, multiply_vnni, "AVX-512 VNNI", 40000};
+    case cpu::Isa::avxvnni:
     case cpu::Isa::avx2:
       return {read_avx2, multiply_avx2, "AVX2 vpmaddubsw", 20000};
-    default:
-      return {.read = read_baseline};
+    case cpu::Isa::baseline:
+      break;
   }
+  return {.read = read_baseline};
 }
 
 }  // namespace mxgemm::cli

@@ -1,6 +1,6 @@
 // The AMX kernel's loops on tiles emulated in C++, so that they are tested on machines without AMX:
 // random and adversarial scales, against sums in double, to the block-exact bound.
-#include "backend/cpu/amx_int8_core.h"
+#include "backend/cpu/amx_run.h"
 #include "backend/cpu/isa.h"
 #include "gemm_testing.h"
 
@@ -62,6 +62,19 @@ struct EmulatedTiles {
   }
 };
 
+/// Cuts work as for so many threads and does it on one: the emulated tiles are but one set.
+class SerialPool final : public ThreadPool {
+ public:
+  explicit SerialPool(int num_threads) noexcept : num_threads_(num_threads) {}
+  int num_threads() const noexcept override { return num_threads_; }
+  void run(std::int64_t num_tasks, Task task, void* context) noexcept override {
+    for (std::int64_t i = num_tasks; i-- > 0;) task(context, i);
+  }
+
+ private:
+  int num_threads_;
+};
+
 class AmxEmulated : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -71,7 +84,7 @@ class AmxEmulated : public ::testing::Test {
   }
 
   static void run_into(const HostMxfp4& a, const HostMxfp4& w, const Matrix& c,
-                       const Epilogue& epilogue = {}, int block_k = 1024) {
+                       const Epilogue& epilogue = {}, int block_k = 1024, int num_threads = 1) {
     const Weights weights = make_weights(w, Layout::cpu_panel16);
     RunArgs args;
     const StridedMxfp4 rows(a, a.rows);
@@ -86,12 +99,10 @@ class AmxEmulated : public ::testing::Test {
         workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
     const cpu::ShiftedRows shifted = cpu::shifted_rows(aligned, a.rows, a.cols);
     cpu::shift_activations(args, shifted);
-    const std::int64_t row_tiles = (a.rows + 15) / 16;
     std::memset(static_cast<void*>(EmulatedTiles::tiles), 0xFF, sizeof EmulatedTiles::tiles);
-    for (std::int64_t t = 0; t < row_tiles; t += cpu::kMaxRowTiles)
-      std::make_unique<cpu::AmxTask<EmulatedTiles>>(
-          args, shifted, t, std::min<std::int64_t>(row_tiles, t + cpu::kMaxRowTiles))
-          ->run(0, (w.rows + cpu::kPairCols - 1) / cpu::kPairCols);
+    SerialPool pool(num_threads);
+    args.threads = &pool;
+    cpu::run_on_tiles<EmulatedTiles>(args, shifted);
   }
 
   static std::vector<float> run(const HostMxfp4& a, const HostMxfp4& w) {
@@ -243,6 +254,57 @@ TEST_F(AmxEmulated, RowsDoNotDependOnTheirNeighbours) {
                     std::bit_cast<std::uint32_t>(all[static_cast<std::size_t>(first * kCols + n)]))
               << "row " << first << " column " << n;
       }
+    }
+}
+
+TEST_F(AmxEmulated, AnyNumberOfTasksGivesTheSameBits) {
+  for (const auto& w_scales : {std::vector<int>{121}, {100, 121, 140}}) {
+    const HostMxfp4 a = random_mxfp4(300, 640, 7, {100, 120, 121, 122, 160});
+    const HostMxfp4 w = random_mxfp4(205, 640, 8, w_scales);
+    const std::vector<float> want = run(a, w);
+    for (const int threads : {2, 3, 16, 64}) {
+      GuardedOutput c(a.rows, w.rows);
+      run_into(a, w, c.view(), {}, 1024, threads);
+      EXPECT_EQ(c.take(), want) << threads << " threads";
+    }
+  }
+}
+
+TEST(AmxGrid, TasksCoverEverythingOnce) {
+  for (const std::int64_t row_tiles : {1, 2, 3, 4, 15, 16, 17, 31, 64, 1000})
+    for (const std::int64_t pairs : {1, 2, 7, 90, 128, 2000})
+      for (const std::int64_t k_tiles : {1, 24, 64, 4096})
+        for (const int threads : {1, 2, 3, 16, 64}) {
+          const cpu::AmxGrid grid(row_tiles, pairs, k_tiles, threads);
+          ASSERT_EQ(grid.tile_step % 2, 0);
+          ASSERT_LE(grid.tile_step, cpu::kMaxRowTiles);
+          const std::int64_t col_tasks = grid.num_tasks / grid.row_tasks;
+          ASSERT_EQ(grid.num_tasks % grid.row_tasks, 0);
+          ASSERT_GE(grid.row_tasks * grid.tile_step, row_tiles);
+          ASSERT_LT((grid.row_tasks - 1) * grid.tile_step, row_tiles);
+          ASSERT_GE(col_tasks * grid.pair_step, pairs);
+          ASSERT_LT((col_tasks - 1) * grid.pair_step, pairs);
+        }
+}
+
+// Few rows with many outliers leave the tiles, but never under `batch`, whose rows must not care.
+TEST_F(AmxEmulated, OnlyRunLeavesTheTiles) {
+  const HostMxfp4 many = random_mxfp4(3, 1024, 7, {100, 121}),
+                  none = random_mxfp4(3, 1024, 7, {121});
+  for (const Reproducible promise : {Reproducible::run, Reproducible::batch})
+    for (const HostMxfp4* a : {&many, &none}) {
+      RunArgs args;
+      const StridedMxfp4 rows(*a, a->rows);
+      args.a_mxfp4 = rows.view;
+      args.w.k = a->cols;
+      args.reproducible = promise;
+      std::vector<std::byte> workspace(cpu::shifted_rows_bytes(a->rows, a->cols) + 64);
+      auto* aligned =
+          workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
+      const cpu::ShiftedRows shifted = cpu::shifted_rows(aligned, a->rows, a->cols);
+      cpu::shift_activations(args, shifted);
+      EXPECT_EQ(cpu::is_faster_without_tiles(args, shifted),
+                promise == Reproducible::run && a == &many);
     }
 }
 

@@ -212,6 +212,25 @@ TEST(Plan, OnePlanOnManyThreadsAtOnce) {
   EXPECT_EQ(wrong, std::vector<int>(4, 0));
 }
 
+// A plan asks for its largest M in each bucket, so a kernel's workspace must grow with M; of every
+// kernel, whether this machine can run it or not.
+TEST(Plan, WorkspacesGrowWithM) {
+  for (const KernelDesc* kernel : registry())
+    for (const Config& config : kernel->configs)
+      for (const std::int64_t n : {16, 64, 1000})
+        for (const std::int64_t k : {256, 512, 4096})
+          for (const int threads : {1, 6, 16, 64}) {
+            std::size_t before = 0;
+            for (std::int64_t m = 1; m <= 40; ++m) {
+              const Problem problem{.shape = {m, n, k}, .num_threads = threads};
+              const std::size_t bytes = kernel->workspace_bytes(problem, config);
+              ASSERT_GE(bytes, before) << kernel->name << " m " << m << " n " << n << " k " << k
+                                       << " threads " << threads;
+              before = bytes;
+            }
+          }
+}
+
 TEST(Plan, ZeroRowsAreLegalAndWriteNothing) {
   const Layer layer(16, 32);
   for (const std::int64_t m_max : {0, 4}) {

@@ -30,7 +30,8 @@ class MXGEMM_EXPORT ThreadPool {
   /// A pool of num_threads threads, 1..1024, the caller of run() being one of them.
   /// 0: as many as the process may use (its affinity mask). The threads do not survive fork(): a
   /// child makes a pool of its own.
-  /// Errors: invalid_argument; unsupported when the system refuses to start a thread.
+  /// Errors: invalid_argument; unsupported when the system refuses to start a thread;
+  /// out_of_memory.
   static Result<std::unique_ptr<ThreadPool>> create(int num_threads = 0);
 };
 

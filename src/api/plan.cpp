@@ -2,15 +2,10 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <utility>
-#include <vector>
 
 #include "api/check.h"
 #include "api/plan_impl.h"
-#include "backend/cpu/isa.h"
 #include "backend/cpu/ordered_sum.h"
 #include "backend/cpu/parallel.h"
 #include "layout/layouts.h"

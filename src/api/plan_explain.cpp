@@ -110,14 +110,12 @@ std::string describe_tables(const Plan::Impl& plan) {
 
 std::string Plan::explain() const {
   const Impl& p = *impl_;
-  std::string text =
-      "plan for [m <= " + std::to_string(p.m_max) + ", n " + std::to_string(p.view.n) + ", k " +
-      std::to_string(p.view.k) + "] on " + to_string(p.device) + ", weights in " +
-      std::string(to_string(p.view.layout)) + ", activation " +
-      std::string(to_string(p.options.activation)) + ", reproducible " +
-      std::string(to_string(p.options.reproducible)) +
-      "\nthreads: " + std::to_string(p.options.threads ? p.options.threads->num_threads() : 1) +
-      "\n" + describe_tables(p);
+  std::string text = "plan for [m <= " + std::to_string(p.m_max) + ", n " +
+                     std::to_string(p.view.n) + ", k " + std::to_string(p.view.k) + "] on " +
+                     to_string(p.device) + ", weights in " + std::string(to_string(p.view.layout)) +
+                     ", activation " + std::string(to_string(p.options.activation)) +
+                     ", reproducible " + std::string(to_string(p.options.reproducible)) +
+                     "\nthreads: " + std::to_string(p.num_threads) + "\n" + describe_tables(p);
   std::int64_t from = 0;
   for (const Bucket& b : p.buckets) {
     text += "m " + std::to_string(from) + " to " + std::to_string(b.m_max) + ": " +

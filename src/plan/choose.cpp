@@ -59,19 +59,26 @@ void score(Candidate& candidate, const Problem& problem) {
   }
 }
 
-/// Of a tuning row's kernel for this problem; its config is set if the row may be used.
-Status apply(const TuningRow& row, std::span<Candidate> candidates, Candidate*& found) {
+/// The candidate that a row names; null, and why in *reason (if it is asked for), where the row
+/// cannot be used.
+Candidate* find_candidate(const TuningRow& row, std::span<Candidate> candidates, Status* reason) {
   const auto candidate =
       std::find_if(candidates.begin(), candidates.end(),
                    [&](const Candidate& c) { return c.kernel->name == row.kernel; });
-  if (candidate == candidates.end())
-    return Status::error(StatusCode::unsupported, "this build does not have it");
-  if (!candidate->verdict.is_ok()) return candidate->verdict;
+  if (candidate == candidates.end()) {
+    if (reason != nullptr)
+      *reason = Status::error(StatusCode::unsupported, "this build does not have it");
+    return nullptr;
+  }
+  if (!candidate->verdict.is_ok()) {
+    if (reason != nullptr) *reason = candidate->verdict;
+    return nullptr;
+  }
   const auto& configs = candidate->kernel->configs;
-  if (std::find(configs.begin(), configs.end(), row.config) == configs.end())
-    return Status::error(StatusCode::unsupported, "the config is none of its own");
-  found = &*candidate;
-  return {};
+  if (std::find(configs.begin(), configs.end(), row.config) != configs.end()) return &*candidate;
+  if (reason != nullptr)
+    *reason = Status::error(StatusCode::unsupported, "the config is none of its own");
+  return nullptr;
 }
 
 /// Takes the first row that serves m and may be used, if there is one.
@@ -81,11 +88,11 @@ void apply_tuning(Choice& choice, const Problem& problem, const TuningSources& t
         std::lower_bound(source.rows.begin(), source.rows.end(), problem.shape.m,
                          [](const TuningRow* row, std::int64_t m) { return row->m_max < m; });
     for (auto row = first; row != source.rows.end(); ++row) {
-      Candidate* candidate = nullptr;
-      const Status reason = apply(**row, choice.candidates, candidate);
-      if (!reason.is_ok()) {
-        if (choice.skipped.size() < kMaxSkippedRows)
-          choice.skipped.push_back({{*row, source.name}, reason});
+      Status reason;
+      const bool tell = choice.skipped.size() < kMaxSkippedRows;  // of thousands, only the first
+      Candidate* candidate = find_candidate(**row, choice.candidates, tell ? &reason : nullptr);
+      if (candidate == nullptr) {
+        if (tell) choice.skipped.push_back({{*row, source.name}, reason});
         continue;
       }
       candidate->config = (*row)->config;

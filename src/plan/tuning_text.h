@@ -4,8 +4,8 @@
 //   mxgemm-tuning 1
 //   build 0.1.0-0123456789abcdef
 //   # a comment
-//   row cpu-amd-25-17-avx512vnni mxfp4 16 2112 7168 cpu_avx512vnni block_m=8,block_n=16 2 1338.00
-//       0.1100 2026-12-31                                                     (all in one line)
+//   row cpu-amd-25-17-avx512vnni mxfp4 16 2112 7168 cpu_avx512vnni block_m=4,block_n=32 1 1639.34
+//       0.1700 2026-12-01                                                     (all in one line)
 //   end 1 0123456789abcdef
 //
 // A row: device, activation, m_max, n, k, kernel, config, threads, microseconds, share of the

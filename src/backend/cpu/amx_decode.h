@@ -67,17 +67,18 @@ static inline PanelPair panel_pair(const WeightsView& w, std::int64_t col) noexc
   return pair;
 }
 
-static inline const std::uint8_t* block_codes(const std::uint8_t* groups, int block) noexcept {
+static inline const std::uint8_t* block_codes(const std::uint8_t* groups,
+                                              std::int64_t block) noexcept {
   return groups + block / 4 * layout::kPanelGroupBytes + block % 4 * layout::kPanelBlockBytes;
 }
-static inline __m128i block_scales(const std::uint8_t* groups, int block) noexcept {
+static inline __m128i block_scales(const std::uint8_t* groups, std::int64_t block) noexcept {
   return load_bytes16(groups + block / 4 * layout::kPanelGroupBytes + layout::kPanelScalesOffset +
                       block % 4 * 16);
 }
 
 /// A block: 256 code bytes to 512 int8, 4 elements of K x 16 rows of W a 64-byte line. A scale
 /// that is further from the base than 3 belongs to codes of 0.
-static inline void decode_block(const std::uint8_t* groups, int block, __m128i base,
+static inline void decode_block(const std::uint8_t* groups, std::int64_t block, __m128i base,
                                 std::int8_t* out) noexcept {
   const __m512i table = _mm512_load_si512(kShiftedValues);
   const __m512i mask = _mm512_set1_epi8(15);
@@ -103,7 +104,7 @@ static inline void decode_block(const std::uint8_t* groups, int block, __m128i b
 /// block between tile products.
 struct TileDecoder {
   const std::uint8_t* groups[2] = {};  // null: nothing to decode
-  int tile = 0;                        // from there on
+  std::int64_t tile = 0;               // from there on
   __m128i base[2][2];                  // of each panel, of each block
   std::int8_t* out[2] = {};
 

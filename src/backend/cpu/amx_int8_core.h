@@ -20,6 +20,7 @@
 #include "backend/cpu/amx_outliers.h"
 #include "backend/cpu/amx_tiles.h"
 #include "backend/cpu/isa_region.h"
+#include "backend/cpu/region_tools.h"
 #include "backend/cpu/shifted_rows.h"
 #include "formats/mxfp4.h"
 #include "layout/layouts.h"
@@ -50,17 +51,6 @@ struct AmxScratch {
 static_assert(sizeof(AmxScratch) < 96 * 1024);
 
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512bf16,amx-tile,amx-int8")
-
-// Not std::min: a library template instantiated in this region could be compiled for it everywhere.
-static inline std::int64_t min_of(std::int64_t a, std::int64_t b) noexcept {
-  return a < b ? a : b;
-}
-
-/// Into the second-level cache. As assembly: gcc 12 takes a function that only prefetches for one
-/// without effect, and drops calls of it.
-static inline void prefetch_l2(const void* p) noexcept {
-  asm volatile("prefetcht1 (%0)" ::"r"(p));
-}
 
 /// Rows to fetch, 128 bytes each, some at a step.
 struct RowPrefetch {
@@ -210,7 +200,7 @@ class AmxTask {
       d.base[p][0] = d.base[p][1] = ahead.pair.base[p];
       d.out[p] = scratch_.w[p] + ahead.slot * kTileBytes;
     }
-    d.tile = static_cast<int>(ahead.tile);
+    d.tile = ahead.tile;
     ahead.slot = (ahead.slot + 1) % kRingTiles;
     if (++ahead.tile < a_.k_tiles) return d;
     ahead.tile = 0;

@@ -22,7 +22,7 @@ struct BiasedBlock {
   __m512i low[4], high[4];  // elements 8d + {0, 2, 4, 6} and 8d + {1, 3, 5, 7}
   __m512i scale_bytes;
 
-  BiasedBlock(const std::uint8_t* groups, int block) noexcept {
+  BiasedBlock(const std::uint8_t* groups, std::int64_t block) noexcept {
     const __m512i table = _mm512_broadcast_i32x4(
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
     const __m512i mask = _mm512_set1_epi8(15);
@@ -85,8 +85,7 @@ static inline bool add_outliers(const ShiftedRows& a, std::int64_t row_tile, boo
     std::uint32_t rows = rows0[b];
     if (rows1 != nullptr) rows |= std::uint32_t{rows1[b]} << 16;
     if (rows == 0) continue;
-    const BiasedBlock w[2] = {{pair.groups[0], static_cast<int>(b)},
-                              {pair.groups[1], static_cast<int>(b)}};
+    const BiasedBlock w[2] = {{pair.groups[0], b}, {pair.groups[1], b}};
     const __m512i w_any = _mm512_max_epi32(w[0].scale_bytes, w[1].scale_bytes);
     const __m512i w_all = _mm512_min_epi32(w[0].scale_bytes, w[1].scale_bytes);
     const int w_largest = _mm512_reduce_max_epi32(w_any);

@@ -16,11 +16,6 @@ static inline __m512i load_scale_bytes(const std::uint8_t* scales) noexcept {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
 }
 
-/// 2^(byte - 127) for bytes 1..254.
-static inline __m512 normal_scales(__m512i bytes) noexcept {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(bytes, 23));
-}
-
 /// sum + dots / 4 * 2^(a_byte + w_byte - 254), rounded once, for any scale bytes: 2^e goes in as
 /// two factors, of which the first product is exact. A byte 255 gives NaN.
 static inline __m512 add_scaled_general(__m512 sum, __m512 dots, int a_byte,

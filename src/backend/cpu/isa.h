@@ -23,9 +23,9 @@ Isa detected_isa() noexcept;
 /// Whether the CPU has VPDPBUSD in its VEX form. AVX-512 VNNI does not imply it.
 bool has_avx_vnni() noexcept;
 
-/// Whether streams from memory want prefetches further ahead than the next kilobytes: AMD's
-/// prefetchers follow a stream less far than Intel's, where such hints cost 5 %
-/// (docs/performance.md).
+/// Whether streams of weights want prefetches further ahead than the next kilobytes: AMD's
+/// prefetchers follow a stream less far than Intel's, where such hints cost 5 % when the weights
+/// are in a cache and gain as much when they are not (docs/performance.md).
 bool prefers_far_prefetch() noexcept;
 
 /// Which CPU it is, as a word for tuning tables: "amd-25-17" (vendor, family and model as CPUID and

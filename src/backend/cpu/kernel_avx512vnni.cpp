@@ -16,6 +16,7 @@
 #include "backend/cpu/isa_region.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/output_avx512.h"
+#include "backend/cpu/region_tools.h"
 #include "formats/mxfp4.h"
 #include "layout/layouts.h"
 
@@ -123,12 +124,10 @@ static inline void add_block512(const RowPointers& a, const std::uint8_t* codes,
 }
 
 static inline void prefetch_far(const std::uint8_t* begin, std::int64_t bytes) noexcept {
-  for (std::int64_t i = 0; i < bytes; i += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(begin + i), _MM_HINT_T1);
+  for (std::int64_t i = 0; i < bytes; i += 64) prefetch_l2(begin + i);
 }
 static inline void prefetch_near(const std::uint8_t* begin, std::int64_t bytes) noexcept {
-  for (std::int64_t i = 0; i < bytes; i += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(begin + i), _MM_HINT_T0);
+  for (std::int64_t i = 0; i < bytes; i += 64) prefetch_l1(begin + i);
 }
 
 template <int kRows, int kPanels, bool kModerate, bool kFar>
@@ -143,9 +142,9 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
   const std::int64_t block = tile.first_row * a.num_blocks + first_block;
   RowPointers rows{a.values + block * formats::kBlock, a.offsets + block, a.scales + block,
                    a.scale_bytes + block, a.num_blocks};
-  std::int64_t left = std::min(a.num_blocks, tile.span_end * formats::kSpanBlocks) - first_block;
+  std::int64_t left = min_of(a.num_blocks, tile.span_end * formats::kSpanBlocks) - first_block;
   // Prefetch goes on into the panels after these.
-  const std::int64_t distance = std::min(num_groups, kFarGroups);
+  const std::int64_t distance = min_of(num_groups, kFarGroups);
   const std::int64_t ahead = distance * layout::kPanelGroupBytes;
   const std::int64_t to_next = (kPanels - 1) * panel_bytes + layout::kPanelHeaderBytes;
   std::int64_t inside = num_groups - first_block / layout::kPanelGroupBlocks - distance;
@@ -155,9 +154,9 @@ static void sum_tile512(const Tile& tile, const UnpackedRows& a, const WeightsVi
   for (std::int64_t span = tile.span_begin; span < tile.span_end; ++span) {
     __m512 sum[kSums];
     for (int i = 0; i < kSums; ++i) sum[i] = _mm512_setzero_ps();
-    for (std::int64_t end = std::max<std::int64_t>(0, left - formats::kSpanBlocks); left > end;) {
+    for (std::int64_t end = max_of(0, left - formats::kSpanBlocks); left > end;) {
       const std::uint8_t* soon = group + ahead + (inside-- > 0 ? 0 : to_next);
-      const std::int64_t count = std::min<std::int64_t>(left, layout::kPanelGroupBlocks);
+      const std::int64_t count = min_of(left, layout::kPanelGroupBlocks);
       const std::uint8_t* codes = group;
       const std::uint8_t* scales = group + layout::kPanelScalesOffset;
       for (std::int64_t b = 0; b < count; ++b) {

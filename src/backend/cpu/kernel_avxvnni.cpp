@@ -38,9 +38,8 @@ constexpr Config kConfigs[] = {{.block_m = 4, .block_n = kTileCols}};
 
 // The level alone does not say so: processors with AVX-512 VNNI may lack the VEX form.
 Status supports(const Problem&, const Device&) noexcept {
-  if (Status s = supports_isa(Isa::avxvnni, "AVX-VNNI"); !s.is_ok()) return s;
-  if (has_avx_vnni()) return {};
-  return Status::error(StatusCode::unsupported, "this CPU lacks AVX-VNNI");
+  if (!has_avx_vnni()) return Status::error(StatusCode::unsupported, "this CPU lacks AVX-VNNI");
+  return supports_isa(Isa::avxvnni, "AVX-VNNI");
 }
 
 }  // namespace

@@ -83,7 +83,6 @@ class SpanTree {
 
   int depth() const noexcept { return depth_; }
   const float* node(int i) const noexcept { return sums_[i]; }
-  SpanRange range(int i) const noexcept { return ranges_[i]; }
 
  private:
   int depth_ = 0, num_sums_ = kMaxSums;
