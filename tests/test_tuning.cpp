@@ -236,21 +236,21 @@ TEST(TuningText, MalformedTablesNameTheLine) {
     const char *from, *to, *message;
   };
   for (const Change& c : {
-           Change{"row", "now", "must start with 'row'"},
+           Change{"row", "now", "its first word is 'now', must be row or end"},
            {"row", "row ", "more than the 12 words"},
            {" 2026-12-01", "", "fewer than the 12 words"},
-           {"cpu-here", "CPU", "has a device"},
-           {"mxfp4", "int8", "activation"},
-           {"mxfp4", "none", "lacks its activation"},
-           {" 16", " 0", "m, n or k"},
-           {" 16", " -1", "m, n or k"},
-           {" 64", " 64.0", "m, n or k"},
-           {" 128", " 0x80", "m, n or k"},
-           {" 128", " 99999999999999999999", "m, n or k"},
-           {"quick", "cpu_magic", "kernel that this build does not have"},
-           {"block_m=8", "block_m=9", "none of its kernel's"},
+           {"cpu-here", "CPU", "device is 'CPU', must be a word of"},
+           {"mxfp4", "int8", "activation is 'int8', must be"},
+           {"mxfp4", "none", "kernel is 'quick', must be one that takes the row's activation"},
+           {" 16", " 0", "m_max is '0', must be from 1"},
+           {" 16", " -1", "m_max is '-1'"},
+           {" 64", " 64.0", "n is '64.0'"},
+           {" 128", " 0x80", "k is '0x80'"},
+           {" 128", " 99999999999999999999", "k is '99999999999999999999'"},
+           {"quick", "cpu_magic", "kernel is 'cpu_magic', must be one that"},
+           {"block_m=8", "block_m=9", "config is 'block_m=9', must be one of its kernel's"},
            {"block_m=8", "block_q=8", "config is 'block_q=8'"},
-           {" 2 ", " 0 ", "threads"},
+           {" 2 ", " 0 ", "threads is '0', must be"},
            {" 2 ", " 1025 ", "threads"},
            {"7.50", "-7.50", "decimal"},
            {"7.50", "nan", "decimal"},
@@ -267,7 +267,7 @@ TEST(TuningText, MalformedTablesNameTheLine) {
   }
   EXPECT_ERROR(parse(good + good, 2), bad, "two rows are for m 16, n 64, k 128 with quick");
   EXPECT_ERROR(parse(good, 2), bad, "line 4 is not 'end 1 ");
-  EXPECT_ERROR(parse("\n" + good), bad, "line 3 must start with 'row'");
+  EXPECT_ERROR(parse("\n" + good), bad, "line 3: its first word is ''");
   EXPECT_ERROR(parse_tuning("", kBuild, paper.list), bad, "no tuning table");
   EXPECT_ERROR(parse_tuning("mxgemm-tuning 2\n", kBuild, paper.list), bad, "line 1");
   EXPECT_ERROR(parse_tuning("mxgemm-tuning 1\nrow\n", kBuild, paper.list), bad, "line 2");

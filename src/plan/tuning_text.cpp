@@ -89,6 +89,12 @@ class Parser {
   Status bad(const char* what) const noexcept {
     return Status::error(StatusCode::bad_data, "line %zu %s", line_number_, what);
   }
+  /// "line 7: kernel is 'cpu_foo', must be one that `mxgemm kernels` lists".
+  Status bad_word(const char* field, std::string_view word, const char* need) const noexcept {
+    return Status::error(StatusCode::bad_data, "line %zu: %s is '%.*s', must be %s", line_number_,
+                         field, static_cast<int>(std::min<std::size_t>(word.size(), 60)),
+                         word.data(), need);
+  }
   bool next_line() noexcept;
   Status read_header();
   Status read_row();
@@ -131,13 +137,15 @@ Status Parser::check_kernel(TuningRow& row, std::string_view config_word) const 
   const auto found = std::find_if(kernels_.begin(), kernels_.end(), [&](const KernelDesc* kernel) {
     return kernel->name == row.kernel;
   });
-  if (found == kernels_.end()) return bad("names a kernel that this build does not have");
-  if (!(*found)->promise(row.activation)) return bad("names a kernel that lacks its activation");
+  if (found == kernels_.end())
+    return bad_word("kernel", row.kernel, "one that `mxgemm kernels` lists");
+  if (!(*found)->promise(row.activation))
+    return bad_word("kernel", row.kernel, "one that takes the row's activation");
   const Result<Config> config = parse_config_word(config_word);
   if (!config.is_ok()) return bad(config.status().c_str());
   const auto& configs = (*found)->configs;
   if (std::find(configs.begin(), configs.end(), *config) == configs.end())
-    return bad("has a config that is none of its kernel's");
+    return bad_word("config", config_word, "one of its kernel's");
   row.config = *config;
   return {};
 }
@@ -147,30 +155,35 @@ Status Parser::read_row() {
   std::size_t count = 0;
   for (std::string_view rest = line_;;) {
     const std::size_t space = rest.find(' ');
+    if (count == 1 && words[0] != "row") return bad_word("its first word", words[0], "row or end");
     if (count == kRowWords) return bad("has more than the 12 words of a row");
     words[count++] = rest.substr(0, space);
     if (space == rest.npos) break;
     rest.remove_prefix(space + 1);
   }
-  if (words[0] != "row") return bad("must start with 'row' or 'end'");
+  if (words[0] != "row") return bad_word("its first word", words[0], "row or end");
   if (count != kRowWords) return bad("has fewer than the 12 words of a row");
   TuningRow row;
   row.device = words[1];
-  if (!is_device(row.device)) return bad("has a device that is no word of a-z, 0-9, '.', '-', '_'");
+  if (!is_device(row.device))
+    return bad_word("device", row.device, "a word of a-z, 0-9, '.', '-' and '_'");
   const Result<Activation> activation = parse_activation(words[2]);
-  if (!activation.is_ok()) return bad("has an activation that is not mxfp4 or none");
+  if (!activation.is_ok()) return bad_word("activation", words[2], "mxfp4 or none");
   row.activation = *activation;
-  if (!is_size(words[3], row.m_max) || !is_size(words[4], row.n) || !is_size(words[5], row.k))
-    return bad("has an m, n or k that is not from 1 to 2^40");
+  constexpr const char* kSizeNeed = "from 1 to 2^40";
+  if (!is_size(words[3], row.m_max)) return bad_word("m_max", words[3], kSizeNeed);
+  if (!is_size(words[4], row.n)) return bad_word("n", words[4], kSizeNeed);
+  if (!is_size(words[5], row.k)) return bad_word("k", words[5], kSizeNeed);
   row.kernel = words[6];
   if (Status s = check_kernel(row, words[7]); !s.is_ok()) return s;
   Evidence& e = row.evidence;
   if (!read_number(words[8], e.threads) || e.threads < 1 || e.threads > kMaxThreads)
-    return bad("has a number of threads that is not from 1 to 1024");
-  if (!is_decimal(words[9], e.us) || !is_decimal(words[10], e.share_of_floor))
-    return bad("has a time or a share of the floor that is no decimal number");
+    return bad_word("threads", words[8], "from 1 to 1024");
+  if (!is_decimal(words[9], e.us)) return bad_word("time", words[9], "a decimal number");
+  if (!is_decimal(words[10], e.share_of_floor))
+    return bad_word("share of the floor", words[10], "a decimal number");
   e.date = words[11];
-  if (!is_date(e.date)) return bad("has a date that is not like 2026-12-31");
+  if (!is_date(e.date)) return bad_word("date", e.date, "like 2026-12-31");
   rows_.push_back(row);
   return {};
 }
