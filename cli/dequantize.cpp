@@ -7,7 +7,9 @@
 
 #include "checkpoint_output.h"
 #include "command.h"
+#include "dequantize_gguf.h"
 #include "interrupt.h"
+#include "io/gguf.h"
 #include "io/text.h"
 #include "layers.h"
 #include "options.h"
@@ -121,6 +123,11 @@ Status check_config(const std::filesystem::path& folder) {
 }
 
 Result<int> run(const Options& options) {
+  if (io::GgufFile::has_magic(options.paths.in)) {
+    const auto threads = ThreadPool::create(options.threads);
+    if (!threads.is_ok()) return threads.status();
+    return dequantize_gguf(options.paths, options.dtype, **threads);
+  }
   const auto checkpoint = io::Checkpoint::open(options.paths.in);
   if (!checkpoint.is_ok()) return checkpoint.status();
   const Status output = check_output(options.paths, checkpoint->is_folder());

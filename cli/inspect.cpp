@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "command.h"
+#include "inspect_gguf.h"
+#include "io/gguf.h"
 #include "io/text.h"
 #include "layers.h"
 #include "terminal.h"
@@ -96,6 +98,7 @@ Json inspect_file(const io::Checkpoint& checkpoint, const io::SafetensorsFile& f
 }
 
 Result<int> run(const Options& options) {
+  if (io::GgufFile::has_magic(options.path)) return inspect_gguf(options.path, options.json);
   const auto checkpoint = io::Checkpoint::open(options.path);
   if (!checkpoint.is_ok()) return checkpoint.status();
   Json document = {{"files", Json::array()}, {"layers", Json::array()}};
@@ -121,7 +124,8 @@ Result<int> run(const Options& options) {
 void add_inspect(CLI::App& app, Command& chosen) {
   CLI::App* sub = app.add_subcommand("inspect", "List tensors, MXFP4 layers and metadata");
   auto options = std::make_shared<Options>();
-  sub->add_option("FILE", options->path, "A .safetensors file, or a folder of them")->required();
+  sub->add_option("FILE", options->path, "A .safetensors file, a folder of them, or a GGUF file")
+      ->required();
   sub->add_flag("--json", options->json, "As JSON");
   sub->footer("Example:\n  mxgemm inspect model-mxfp4.safetensors");
   sub->callback([options, &chosen] { chosen = [options] { return run(*options); }; });

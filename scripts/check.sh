@@ -71,8 +71,9 @@ step_consumer() { # the installed package as its users see it
 step_crosscheck() { # other implementations of the formats
   build ci
   [[ -d build/venv ]] || /usr/bin/python3 -m venv --system-site-packages build/venv # with Debian's NumPy
-  build/venv/bin/pip install --quiet --disable-pip-version-check 'ml_dtypes==0.5.*'
+  build/venv/bin/pip install --quiet --disable-pip-version-check 'ml_dtypes==0.5.*' 'gguf==0.19.*'
   build/venv/bin/python tests/crosscheck/ml_dtypes_check.py build/ci/src/libmxgemm.so
+  build/venv/bin/python tests/crosscheck/gguf_check.py build/ci/cli/mxgemm build/ci/tests/gguf_copy
 }
 
 step_docs() { # links, quoted programs, generated pages

@@ -12,8 +12,9 @@ bin=$build/tests/fuzz
 "$bin/make_seeds" "$build/seeds"
 
 # Inputs of at most 1 MB; no block above that + 64 MB (62 MiB) may be allocated.
-for target in fuzz_safetensors fuzz_index fuzz_npy fuzz_tuning; do
+for target in fuzz_safetensors fuzz_gguf fuzz_index fuzz_npy fuzz_tuning; do
   dict=tests/fuzz/json.dict
+  [ "$target" = fuzz_gguf ] && dict=tests/fuzz/gguf.dict
   [ "$target" = fuzz_npy ] && dict=tests/fuzz/npy.dict
   [ "$target" = fuzz_tuning ] && dict=tests/fuzz/tuning.dict
   mkdir -p "$build/corpus/$target"

@@ -11,9 +11,11 @@
 #include <malloc.h>
 
 #include "io/checkpoint_index.h"
+#include "io/gguf.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "io_corpus/bytes.h"
+#include "io_corpus/gguf.h"
 #include "io_corpus/temp_folder.h"
 
 namespace {
@@ -76,6 +78,9 @@ Status measure(const char* name, const std::string& bytes, Read read) {
 
 Status read_safetensors(const std::string& bytes) {
   return SafetensorsFile::parse(bytes_of(bytes), "f").status();
+}
+Status read_gguf(const std::string& bytes) {
+  return GgufFile::parse(bytes_of(bytes), "f").status();
 }
 Status read_index(const std::string& bytes) {
   return parse_index(bytes, "f").status();
@@ -188,6 +193,43 @@ TEST(IoMemory, Indices) {
   const std::string text(4'190'000, 'x');
   EXPECT_FALSE(measure("name", wrap("{\"a\":\"" + text + "\\ud800\"}"), read_index).is_ok());
   EXPECT_FALSE(measure("file", wrap("{\"a\":\"" + text + "\"}"), read_index).is_ok());
+}
+
+TEST(IoMemory, GgufRecords) {
+  // As small as records can be, so that each takes the most memory for its bytes.
+  const auto entries = [](int n) {
+    std::string bytes = gguf_counts(0, static_cast<std::uint64_t>(n));
+    for (int i = 0; i < n; ++i) bytes += gguf_entry(little_endian(0x40404040u + i % 63, 4), 0, "v");
+    return bytes;
+  };
+  const auto tensors = [](int n, std::size_t data_bytes) {
+    std::string bytes = gguf_counts(static_cast<std::uint64_t>(n), 0);
+    for (int i = 0; i < n; ++i) bytes += gguf_tensor(std::to_string(i), {0}, 0, 0);
+    return bytes + std::string(data_bytes, '\0');
+  };
+  EXPECT_EQ(measure("entries", entries(3'000'000), read_gguf).code(), StatusCode::bad_data);
+  // Nearly as many as are allowed.
+  const Status twice = measure("entries", entries(600'000), read_gguf);
+  EXPECT_NE(twice.message().find("is there twice"), std::string::npos) << twice.c_str();
+  EXPECT_TRUE(measure("tensors", tensors(250'000, 0), read_gguf).is_ok());
+  EXPECT_EQ(measure("many tensors", tensors(2'000'000, 0), read_gguf).code(), StatusCode::bad_data);
+  for (const int shift : {20, 30, 40, 60}) {
+    const std::uint64_t n = std::uint64_t{1} << shift;
+    EXPECT_FALSE(measure("tensors", gguf_counts(n, 0, 1'000'000), read_gguf).is_ok());
+    EXPECT_FALSE(measure("entries", gguf_counts(0, n, 1'000'000), read_gguf).is_ok());
+    for (const int type : {4, 8, 9}) {
+      const std::string value = gguf_array(type, n, std::string(1'000'000, '\0'));
+      EXPECT_FALSE(measure("array", gguf_one_entry("k", 9, value), read_gguf).is_ok());
+    }
+    EXPECT_FALSE(measure("data", gguf_one_tensor({n}, 39, 1'000'000), read_gguf).is_ok());
+  }
+  // Values stay in the file, whatever their number.
+  std::string strings;
+  for (int i = 0; i < 4'000'000; ++i) strings += std::string(8, '\0');
+  EXPECT_TRUE(
+      measure("strings", gguf_one_entry("k", 9, gguf_array(8, 4'000'000, strings)), read_gguf)
+          .is_ok());
+  EXPECT_LT(largest_block, 1'000u);
 }
 
 TEST(IoMemory, Arrays) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "io_corpus/gguf.h"
 #include "io_corpus/malformed.h"
 #include "io_corpus/temp_folder.h"
 
@@ -84,6 +85,8 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argv[1];
   write(folder / "fuzz_safetensors", malformed_safetensors());
   write(folder / "fuzz_safetensors", legal_safetensors());
+  write(folder / "fuzz_gguf", malformed_ggufs());
+  write(folder / "fuzz_gguf", legal_ggufs());
   write(folder / "fuzz_index", malformed_indices());
   write(folder / "fuzz_index", legal_indices());
   write(folder / "fuzz_npy", malformed_npys());
