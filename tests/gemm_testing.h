@@ -80,6 +80,27 @@ class PoisonedWorkspace {
   std::size_t size_;
 };
 
+/// What a kernel gets as a workspace: of exactly the size asked for, aligned, full of 0xFF, with a
+/// guard behind it.
+class KernelWorkspace {
+ public:
+  explicit KernelWorkspace(std::size_t bytes)
+      : bytes_(bytes), all_(bytes + 2 * kWorkspaceAlignment, kPoison) {}
+  std::byte* data() {
+    return all_.data() + (kWorkspaceAlignment -
+                          reinterpret_cast<std::uintptr_t>(all_.data()) % kWorkspaceAlignment);
+  }
+  void expect_guard() {
+    for (const std::byte* p = data() + bytes_; p != all_.data() + all_.size(); ++p)
+      ASSERT_EQ(*p, kPoison);
+  }
+
+ private:
+  static constexpr std::byte kPoison{0xFF};
+  std::size_t bytes_;
+  std::vector<std::byte> all_;
+};
+
 /// C as float32 in rows with slack that must stay as it is.
 class GuardedOutput {
  public:

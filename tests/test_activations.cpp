@@ -76,24 +76,6 @@ std::int64_t place(std::int64_t i) {
   return i % 2 * 4 + i / 2;
 }
 
-/// Workspace of exactly the size asked for, poisoned, with a guard behind it.
-class PoisonedWorkspace {
- public:
-  explicit PoisonedWorkspace(std::size_t bytes) : bytes_(bytes), all_(bytes + 128, kPoison) {}
-  std::byte* data() {
-    return all_.data() + (64 - reinterpret_cast<std::uintptr_t>(all_.data()) % 64);
-  }
-  void expect_guard() {
-    for (const std::byte* p = data() + bytes_; p != all_.data() + all_.size(); ++p)
-      ASSERT_EQ(*p, kPoison);
-  }
-
- private:
-  static constexpr std::byte kPoison{0xFF};
-  std::size_t bytes_;
-  std::vector<std::byte> all_;
-};
-
 int num_outliers, num_others;  // blocks that the tests have met
 
 /// Adds the outliers that the row has.
@@ -144,7 +126,7 @@ void expect_no_row(const cpu::ShiftedRows& a, std::int64_t row) {
 }
 
 void expect_shifted(const RunArgs& args) {
-  PoisonedWorkspace workspace(cpu::shifted_rows_bytes(args.m(), args.w.k));
+  KernelWorkspace workspace(cpu::shifted_rows_bytes(args.m(), args.w.k));
   const cpu::ShiftedRows a = cpu::shifted_rows(workspace.data(), args.m(), args.w.k);
   cpu::shift_activations(args, a);
   for (std::int64_t tile = 0; tile < (args.m() + 15) / 16; ++tile) {
@@ -161,8 +143,8 @@ void expect_shifted(const RunArgs& args) {
 /// UnpackedRows with the fastest tools and with the portable ones, byte for byte.
 void expect_unpacked(const RunArgs& args) {
   const std::int64_t m = args.m(), k = args.w.k;
-  PoisonedWorkspace got_bytes(cpu::unpacked_rows_bytes(m, k));
-  PoisonedWorkspace want_bytes(cpu::unpacked_rows_bytes(m, k));
+  KernelWorkspace got_bytes(cpu::unpacked_rows_bytes(m, k));
+  KernelWorkspace want_bytes(cpu::unpacked_rows_bytes(m, k));
   const cpu::UnpackedRows got = cpu::unpacked_rows(got_bytes.data(), m, k);
   const cpu::UnpackedRows want = cpu::unpacked_rows(want_bytes.data(), m, k);
   cpu::unpack_activations(args, cpu::avx512_row_tools(), got);

@@ -94,15 +94,14 @@ class AmxEmulated : public ::testing::Test {
     args.c = c;
     args.epilogue = epilogue;
     args.config.block_k = block_k;
-    std::vector<std::byte> workspace(cpu::shifted_rows_bytes(a.rows, a.cols) + 64, std::byte{0xFF});
-    auto* aligned =
-        workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
-    const cpu::ShiftedRows shifted = cpu::shifted_rows(aligned, a.rows, a.cols);
+    KernelWorkspace workspace(cpu::shifted_rows_bytes(a.rows, a.cols));
+    const cpu::ShiftedRows shifted = cpu::shifted_rows(workspace.data(), a.rows, a.cols);
     cpu::shift_activations(args, shifted);
     std::memset(static_cast<void*>(EmulatedTiles::tiles), 0xFF, sizeof EmulatedTiles::tiles);
     SerialPool pool(num_threads);
     args.threads = &pool;
     cpu::run_on_tiles<EmulatedTiles>(args, shifted);
+    workspace.expect_guard();
   }
 
   static std::vector<float> run(const HostMxfp4& a, const HostMxfp4& w) {
@@ -298,10 +297,8 @@ TEST_F(AmxEmulated, OnlyRunLeavesTheTiles) {
       args.a_mxfp4 = rows.view;
       args.w.k = a->cols;
       args.reproducible = promise;
-      std::vector<std::byte> workspace(cpu::shifted_rows_bytes(a->rows, a->cols) + 64);
-      auto* aligned =
-          workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
-      const cpu::ShiftedRows shifted = cpu::shifted_rows(aligned, a->rows, a->cols);
+      KernelWorkspace workspace(cpu::shifted_rows_bytes(a->rows, a->cols));
+      const cpu::ShiftedRows shifted = cpu::shifted_rows(workspace.data(), a->rows, a->cols);
       cpu::shift_activations(args, shifted);
       EXPECT_EQ(cpu::is_faster_without_tiles(args, shifted),
                 promise == Reproducible::run && a == &many);

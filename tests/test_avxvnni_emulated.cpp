@@ -37,12 +37,11 @@ std::vector<float> run(const HostMxfp4& a, const HostMxfp4& w) {
   args.c = c.view();
   args.config = {.block_m = 4, .block_n = cpu::kTileCols};
   const Problem problem{.shape = {a.rows, w.rows, a.cols}};
-  std::vector<std::byte> workspace(cpu::mxfp4_workspace_bytes(problem, args.config) + 64,
-                                   std::byte{0xFF});
-  args.workspace =
-      workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
+  KernelWorkspace workspace(cpu::mxfp4_workspace_bytes(problem, args.config));
+  args.workspace = workspace.data();
   EXPECT_OK(cpu::run_tiles(args, {cpu::quantize_row_avx2, cpu::unpack_blocks_avx2},
                            {cpu::sum_spans<cpu::UnpackedRows, cpu::span_ymm<DotsEmulated>>}));
+  workspace.expect_guard();
   return c.take();
 }
 

@@ -55,20 +55,8 @@ Result<std::uint64_t> ggml_bytes(const GgmlType& type, std::span<const std::int6
     return Status::error(StatusCode::bad_data, "has %zu dimensions, at most %u are possible",
                          shape.size(), kGgufMaxRank);
   }
-  // Zeros are left out of the product, so that every partial product of a shape fits too.
-  std::int64_t elements = 1;
-  bool empty = false;
-  for (const std::int64_t dim : shape) {
-    if (dim < 0) {
-      return Status::error(StatusCode::bad_data, "shape %s has a negative dimension",
-                           shape_string(shape).c_str());
-    }
-    empty = empty || dim == 0;
-    if (dim != 0 && __builtin_mul_overflow(elements, dim, &elements)) {
-      return Status::error(StatusCode::bad_data, "shape %s has more elements than 63 bits count",
-                           shape_string(shape).c_str());
-    }
-  }
+  const Result<ShapeProduct> product = shape_product(shape);
+  if (!product.is_ok()) return product.status();
   const std::int64_t row = shape.empty() ? 1 : shape.back();
   if (row % type.block != 0) {
     return Status::error(StatusCode::bad_data, "rows have %s, %s needs a multiple of %u",
@@ -76,7 +64,7 @@ Result<std::uint64_t> ggml_bytes(const GgmlType& type, std::span<const std::int6
                          type.name.data(), type.block);
   }
   std::int64_t bytes = 0;
-  if (!empty && __builtin_mul_overflow(elements / type.block, type.bytes, &bytes)) {
+  if (__builtin_mul_overflow(product->elements() / type.block, type.bytes, &bytes)) {
     return Status::error(StatusCode::bad_data, "shape %s of %s has more bytes than 63 bits count",
                          shape_string(shape).c_str(), type.name.data());
   }

@@ -36,6 +36,17 @@ struct TensorView {
 /// "[2880, 1440]", for messages.
 std::string shape_string(std::span<const std::int64_t> shape);
 
+/// The number of elements of a shape. Zeros are left out of `nonzero`, so that every partial
+/// product of a shape fits too.
+struct ShapeProduct {
+  std::int64_t nonzero = 1;
+  bool empty = false;
+
+  std::int64_t elements() const noexcept { return empty ? 0 : nonzero; }
+};
+/// Errors: bad_data (a negative dimension, more elements than 63 bits count).
+Result<ShapeProduct> shape_product(std::span<const std::int64_t> shape);
+
 /// Bits of one element of a dtype as files spell it: 16 for "BF16", 4 for "F4"; 0 if unknown.
 int dtype_bits(std::string_view dtype) noexcept;
 

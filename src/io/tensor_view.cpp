@@ -54,21 +54,25 @@ std::int64_t TensorView::num_elements() const noexcept {
   return product;
 }
 
-Result<std::uint64_t> tensor_bytes(std::string_view dtype, std::span<const std::int64_t> shape) {
-  // Zeros are left out of the product, so that every partial product of a shape fits too.
-  std::int64_t product = 1;
-  bool empty = false;
+Result<ShapeProduct> shape_product(std::span<const std::int64_t> shape) {
+  ShapeProduct product;
   for (const std::int64_t dim : shape) {
     if (dim < 0) {
       return Status::error(StatusCode::bad_data, "shape %s has a negative dimension",
                            shape_string(shape).c_str());
     }
-    empty = empty || dim == 0;
-    if (dim != 0 && __builtin_mul_overflow(product, dim, &product)) {
+    product.empty = product.empty || dim == 0;
+    if (dim != 0 && __builtin_mul_overflow(product.nonzero, dim, &product.nonzero)) {
       return Status::error(StatusCode::bad_data, "shape %s has more elements than 63 bits count",
                            shape_string(shape).c_str());
     }
   }
+  return product;
+}
+
+Result<std::uint64_t> tensor_bytes(std::string_view dtype, std::span<const std::int64_t> shape) {
+  const Result<ShapeProduct> product = shape_product(shape);
+  if (!product.is_ok()) return product.status();
   const int bits = dtype_bits(dtype);
   if (bits == 0) {
     return Status::error(StatusCode::unsupported, "the element size of dtype %s is unknown",
@@ -77,7 +81,7 @@ Result<std::uint64_t> tensor_bytes(std::string_view dtype, std::span<const std::
   std::int64_t total_bits = 0;
   // In bytes where the element allows it: only sub-byte types count bits.
   const bool whole = bits % 8 == 0;
-  if (__builtin_mul_overflow(empty ? 0 : product, whole ? bits / 8 : bits, &total_bits)) {
+  if (__builtin_mul_overflow(product->elements(), whole ? bits / 8 : bits, &total_bits)) {
     return Status::error(StatusCode::bad_data, "shape %s of %s has more bytes than 63 bits count",
                          shape_string(shape).c_str(), printable(dtype, 40).c_str());
   }

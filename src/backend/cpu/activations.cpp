@@ -16,7 +16,7 @@ namespace {
 
 using formats::kBlock;
 
-constexpr std::int64_t kChunkBlocks = 32;  // blocks quantized at a time, into 544 bytes of stack
+constexpr std::int64_t kBatchBlocks = 32;  // blocks quantized at a time, into 544 bytes of stack
 
 UnpackedRows carve_unpacked(Arena& arena, std::int64_t rows, std::int64_t k) noexcept {
   UnpackedRows r;
@@ -56,32 +56,25 @@ void unpack_blocks(UnpackBlocks unpack, const std::uint8_t* codes, const std::ui
 
 void unpack_row(const RunArgs& args, const RowTools& tools, std::int64_t row,
                 const UnpackedRows& out) noexcept {
-  std::uint8_t codes[kChunkBlocks * 16];
-  std::uint8_t scales[kChunkBlocks];
+  std::uint8_t codes[kBatchBlocks * 16];
+  std::uint8_t scales[kBatchBlocks];
   const std::uint32_t addend = scale_rule_addend(args.activation_rule);
+  const bool fuse =
+      tools.unpack_bf16 != nullptr && args.a_mxfp4.codes == nullptr && args.a.dtype == DType::bf16;
   bool moderate = true;
-  for (std::int64_t first = 0; first < out.num_blocks; first += kChunkBlocks) {
-    const std::int64_t count = std::min(kChunkBlocks, out.num_blocks - first);
+  for (std::int64_t first = 0; first < out.num_blocks; first += kBatchBlocks) {
+    const std::int64_t count = std::min(kBatchBlocks, out.num_blocks - first);
     const std::int64_t elements = std::min(count * kBlock, args.w.k - first * kBlock);
-    const auto bytes = static_cast<std::size_t>((elements + 1) / 2);
-    if (args.a_mxfp4.codes != nullptr) {
-      const Mxfp4View& a = args.a_mxfp4;
-      std::memcpy(codes, a.codes + row * a.codes_stride + first * 16, bytes);
-      std::memcpy(scales, a.scales + row * a.scales_stride + first,
-                  static_cast<std::size_t>(count));
-      if (elements % 2 != 0) codes[bytes - 1] &= 0x0F;  // callers' pads are not trusted
-    } else {
+    if (fuse) {
       const auto* x = static_cast<const std::uint8_t*>(args.a.data) +
                       (row * args.a.row_stride + first * kBlock) * size_of(args.a.dtype);
       const std::int64_t at = row * out.num_blocks + first;
-      if (tools.unpack_bf16 != nullptr && args.a.dtype == DType::bf16 &&
-          tools.unpack_bf16(x, elements, addend,
+      if (tools.unpack_bf16(x, elements, addend,
                             {out.values + at * kBlock, out.offsets + at, out.scales + at,
                              out.scale_bytes + at, &moderate}))
         continue;
-      tools.quantize(x, args.a.dtype, elements, addend, args.non_finite, codes, scales);
     }
-    std::memset(codes + bytes, 0, static_cast<std::size_t>(count) * 16 - bytes);
+    packed_blocks(args, tools.quantize, row, first, count, codes, scales);
     unpack_blocks(tools.unpack, codes, scales, row, first, count, out, moderate);
   }
   out.moderate[row] = moderate ? 1 : 0;
@@ -113,6 +106,24 @@ void for_each_row(const RunArgs& args, const Body& body) noexcept {
 }
 
 }  // namespace
+
+void packed_blocks(const RunArgs& args, QuantizeRow quantize, std::int64_t row, std::int64_t first,
+                   std::int64_t count, std::uint8_t* codes, std::uint8_t* scales) noexcept {
+  const std::int64_t elements = std::min(count * kBlock, args.w.k - first * kBlock);
+  const auto bytes = static_cast<std::size_t>((elements + 1) / 2);
+  if (args.a_mxfp4.codes != nullptr) {
+    const Mxfp4View& a = args.a_mxfp4;
+    std::memcpy(codes, a.codes + row * a.codes_stride + first * 16, bytes);
+    std::memcpy(scales, a.scales + row * a.scales_stride + first, static_cast<std::size_t>(count));
+    if (elements % 2 != 0) codes[bytes - 1] &= 0x0F;  // callers' pads are not trusted
+  } else {
+    const auto* x = static_cast<const std::uint8_t*>(args.a.data) +
+                    (row * args.a.row_stride + first * kBlock) * size_of(args.a.dtype);
+    quantize(x, args.a.dtype, elements, scale_rule_addend(args.activation_rule), args.non_finite,
+             codes, scales);
+  }
+  std::memset(codes + bytes, 0, static_cast<std::size_t>(count) * 16 - bytes);
+}
 
 void unpack_blocks_baseline(const std::uint8_t* codes, std::int64_t count, std::int8_t* values,
                             std::int32_t* offsets) noexcept {

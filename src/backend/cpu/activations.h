@@ -24,6 +24,11 @@ struct UnpackedRows {
 // float32 numbers: e is within +-110 and |d| <= 1152.
 inline constexpr int kModerateMin = 72, kModerateMax = 182;
 
+/// Packed codes, pads 0, and scales of blocks [first, first + count) of a row of A: quantized, or
+/// taken over where A is MXFP4 already.
+void packed_blocks(const RunArgs& args, QuantizeRow quantize, std::int64_t row, std::int64_t first,
+                   std::int64_t count, std::uint8_t* codes, std::uint8_t* scales) noexcept;
+
 std::size_t unpacked_rows_bytes(std::int64_t rows, std::int64_t k) noexcept;
 UnpackedRows unpacked_rows(std::byte* workspace, std::int64_t rows, std::int64_t k) noexcept;
 

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/block_scale_avx512.h"
 #include "backend/cpu/isa_region.h"
+#include "backend/cpu/output_avx512.h"
 #include "formats/mxfp4.h"
 #include "plan/kernel.h"
 
@@ -22,7 +23,7 @@ MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
 /// Scale bytes of up to 32 rows of A, as the flush needs them.
 struct RowScales {
-  alignas(64) std::int32_t bits[32];  // (byte - 129) << 23
+  alignas(64) std::int32_t exponents[32];  // row_exponent of each
   int smallest, largest;
 };
 
@@ -35,10 +36,10 @@ static inline int largest_byte(__m128i x) noexcept {
 }
 
 static inline void set_row_scales(__m128i rows0, __m128i rows1, RowScales& out) noexcept {
-  const __m512i bias = _mm512_set1_epi32(129);
-  _mm512_store_si512(out.bits,
+  const __m512i bias = _mm512_set1_epi32(kScaleBias);
+  _mm512_store_si512(out.exponents,
                      _mm512_slli_epi32(_mm512_sub_epi32(_mm512_cvtepu8_epi32(rows0), bias), 23));
-  _mm512_store_si512(out.bits + 16,
+  _mm512_store_si512(out.exponents + 16,
                      _mm512_slli_epi32(_mm512_sub_epi32(_mm512_cvtepu8_epi32(rows1), bias), 23));
   out.smallest = smallest_byte(_mm_min_epu8(rows0, rows1));
   out.largest = largest_byte(_mm_max_epu8(rows0, rows1));
@@ -61,10 +62,7 @@ class RowWriter {
     out_ = static_cast<std::uint8_t*>(c_.data) + (row * c_.row_stride + col) * size;
     stride_ = c_.row_stride * size;
     mask_ = n_ - col < 32 ? static_cast<__mmask32>((1u << (n_ - col)) - 1) : ~__mmask32{0};
-    for (int p = 0; p < 2; ++p)  // without a bias -0 is added, so zeros keep their sign
-      bias_[p] = epilogue_.bias.empty()
-                     ? _mm512_set1_ps(-0.0f)
-                     : _mm512_maskz_loadu_ps(half_mask(p), epilogue_.bias.data() + col + 16 * p);
+    for (int p = 0; p < 2; ++p) bias_[p] = bias_avx512(epilogue_, col + 16 * p, half_mask(p));
   }
   std::uint8_t* row(int r) const noexcept { return out_ + r * stride_; }
   std::int64_t stride() const noexcept { return stride_; }
@@ -73,33 +71,20 @@ class RowWriter {
   /// The general way: any type, alpha and bias, any sums.
   void write(int r, __m512 sum0, __m512 sum1) const noexcept {
     std::uint8_t* out = row(r);
-    const __m512 y0 = finish(sum0, bias_[0]), y1 = finish(sum1, bias_[1]);
+    const __m512i y0 = finish_avx512(sum0, epilogue_.alpha, bias_[0]);
+    const __m512i y1 = finish_avx512(sum1, epilogue_.alpha, bias_[1]);
     if (c_.dtype == DType::f32) {
-      _mm512_mask_storeu_ps(out, half_mask(0), y0);
-      if (half_mask(1) != 0) _mm512_mask_storeu_ps(out + 64, half_mask(1), y1);
+      _mm512_mask_storeu_epi32(out, half_mask(0), y0);
+      if (half_mask(1) != 0) _mm512_mask_storeu_epi32(out + 64, half_mask(1), y1);
       return;
     }
-    const __m512i bits = _mm512_inserti64x4(_mm512_castsi256_si512(to_bf16(y0)), to_bf16(y1), 1);
+    const __m512i bits =
+        _mm512_inserti64x4(_mm512_castsi256_si512(to_bf16_avx512(y0)), to_bf16_avx512(y1), 1);
     _mm512_mask_storeu_epi16(out, mask_, bits);
   }
 
  private:
   __mmask16 half_mask(int p) const noexcept { return static_cast<__mmask16>(mask_ >> (16 * p)); }
-  /// alpha * sum + bias, with one NaN.
-  __m512 finish(__m512 sum, __m512 bias) const noexcept {
-    const __m512 y = epilogue_.alpha == 1.0f
-                         ? _mm512_add_ps(sum, bias)
-                         : _mm512_fmadd_ps(_mm512_set1_ps(epilogue_.alpha), sum, bias);
-    const __m512i nan = _mm512_set1_epi32(static_cast<int>(formats::kF32NaN));
-    return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(y, y, _CMP_UNORD_Q), _mm512_castsi512_ps(nan));
-  }
-  /// To nearest, ties to even; the canonical NaN stays one.
-  static __m256i to_bf16(__m512 y) noexcept {
-    const __m512i bits = _mm512_castps_si512(y);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_add_epi32(bits, up), 16));
-  }
 
   const Matrix& c_;
   const Epilogue& epilogue_;
@@ -137,12 +122,8 @@ class Flush {
     a_ = &a;
     w_bytes_[0] = _mm512_cvtepu8_epi32(w0);
     w_bytes_[1] = _mm512_cvtepu8_epi32(w1);
-    // dots / 4 * 2^(a + w - 254): where every exponent field a + w - 129 lies well inside 1..254,
-    // the scale is a normal number, and so is its product with any int32.
-    const int w_largest = largest_byte(_mm_max_epu8(w0, w1));
-    normal_ = a.largest < formats::kE8m0NaN && w_largest < formats::kE8m0NaN &&
-              a.largest + w_largest - 129 <= 216 &&
-              a.smallest + smallest_byte(_mm_min_epu8(w0, w1)) - 129 >= 8;
+    normal_ = scales_are_normal(a.smallest, a.largest, smallest_byte(_mm_min_epu8(w0, w1)),
+                                largest_byte(_mm_max_epu8(w0, w1)));
   }
 
   /// Does up to `count` rows more.
@@ -174,7 +155,7 @@ class Flush {
   void write_plain(int begin, int end) const noexcept {
     const std::int32_t* dots = job_.dots->rows[0];
     const std::int32_t* sums = job_.sums->rows[0];
-    const std::int32_t* a_bits = a_->bits;
+    const std::int32_t* exponents = a_->exponents;
     const __m512i w0 = _mm512_slli_epi32(w_bytes_[0], 23), w1 = _mm512_slli_epi32(w_bytes_[1], 23);
     const __mmask32 mask = writer_.mask();
     const std::int64_t stride = writer_.stride();
@@ -185,7 +166,7 @@ class Flush {
         d0 = _mm512_add_epi32(d0, _mm512_load_si512(sums + 32 * r));
         d1 = _mm512_add_epi32(d1, _mm512_load_si512(sums + 32 * r + 16));
       }
-      const __m512i a = _mm512_set1_epi32(a_bits[r]);
+      const __m512i a = _mm512_set1_epi32(exponents[r]);
       const __m512 y0 =
           _mm512_mul_ps(_mm512_cvtepi32_ps(d0), _mm512_castsi512_ps(_mm512_add_epi32(w0, a)));
       const __m512 y1 =
@@ -202,7 +183,7 @@ class Flush {
   template <bool kNormal>
   [[gnu::noinline]] void add_scaled(int begin, int end) const noexcept {
     const Job job = job_;
-    const std::int32_t* a_bits = a_->bits;
+    const std::int32_t* exponents = a_->exponents;
     const __m512i w_bytes[2] = {w_bytes_[0], w_bytes_[1]};
     for (int r = begin; r < end; ++r) {
       __m512 sum[2];
@@ -215,19 +196,13 @@ class Flush {
           before = _mm512_load_ps(kept);
         else if (job.outliers != nullptr)
           before = _mm512_load_ps(job.outliers->rows[r] + 16 * p);
-        sum[p] = scaled<kNormal>(_mm512_cvtepi32_ps(dots), before, a_bits[r], w_bytes[p]);
+        const __m512 d = _mm512_cvtepi32_ps(dots);
+        sum[p] = kNormal ? add_scaled_normal(before, d, exponents[r], w_bytes[p])
+                         : add_scaled_general(before, d, row_byte(exponents[r]), w_bytes[p]);
         if (!job.last) _mm512_store_ps(kept, sum[p]);
       }
       if (job.last) writer_.write(r, sum[0], sum[1]);
     }
-  }
-
-  template <bool kNormal>
-  static __m512 scaled(__m512 dots, __m512 before, int a_bits, __m512i w_bytes) noexcept {
-    if (!kNormal) return add_scaled_general(before, dots, (a_bits >> 23) + 129, w_bytes);
-    const __m512i scale =
-        _mm512_add_epi32(_mm512_slli_epi32(w_bytes, 23), _mm512_set1_epi32(a_bits));
-    return _mm512_fmadd_ps(dots, _mm512_castsi512_ps(scale), before);
   }
 
   RowWriter writer_;

@@ -5,7 +5,8 @@
 // accumulation spans many blocks. Rows of A have one base each; the blocks that it does not hold
 // are multiplied apart (amx_outliers.h). W's sums span the whole of K where each of the 32 columns
 // has one base as well ("whole"), else what the scales of each chunk of 512 elements allow: the
-// chunk, 128 elements, 64, or single blocks. Each flush is exact up to one float32 addition.
+// chunk, 128 elements, 64, or single blocks. A flush rounds once, or twice where sums over the
+// whole of K meet outliers.
 //
 // W is decoded ahead of its use, tile by tile between the tile products, which run on a unit of
 // their own; so do the flushes (amx_flush.h).
@@ -212,15 +213,16 @@ class AmxTask {
 
   /// Pairs [begin, end) as long as they are whole; returns where it stopped.
   template <int kRowTiles>
-  std::int64_t run_rings(std::int64_t begin, std::int64_t end, PanelPair pair) noexcept {
+  std::int64_t run_rings(std::int64_t begin, std::int64_t end, const PanelPair& first) noexcept {
     const std::int8_t* a0 = a_.tile(tile_begin_, 0);
     const std::int8_t* a1 = kRowTiles == 2 ? a_.tile(tile_begin_ + 1, 0) : nullptr;
     const auto flush_rows = static_cast<int>(layout::ceil_div(2 * kTileRows, a_.k_tiles));
-    Ahead ahead = {.pair = pair, .pair_index = begin, .stop = end};
+    Ahead ahead = {.pair = first, .pair_index = begin, .stop = end};
     for (int i = 0; i < kTilesAhead; ++i) next_decoder(ahead).all();
     std::int64_t slot = 0;
     for (; begin < ahead.stop; ++begin) {
-      pair = begin == ahead.pair_index ? ahead.pair : panel_pair(args_.w, begin * kPairCols);
+      const PanelPair pair =
+          begin == ahead.pair_index ? ahead.pair : panel_pair(args_.w, begin * kPairCols);
       zero_tiles();
       for (std::int64_t t = 0; t < a_.k_tiles; ++t) {
         multiply_and_decode(a0 + t * kTileBytes, kRowTiles == 2 ? a1 + t * kTileBytes : nullptr,

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/amx_decode.h"
 #include "backend/cpu/amx_flush.h"
+#include "backend/cpu/biased_avx512.h"
 #include "backend/cpu/block_scale_avx512.h"
 #include "backend/cpu/isa_region.h"
 #include "backend/cpu/shifted_rows.h"
@@ -17,21 +18,13 @@
 namespace mxgemm::cpu {
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512bf16,avx512vnni")
 
-/// A block of one panel, as unsigned value + 12 (doubled E2M1 values), with its scales.
+/// A block of one panel, with its scales.
 struct BiasedBlock {
-  __m512i low[4], high[4];  // elements 8d + {0, 2, 4, 6} and 8d + {1, 3, 5, 7}
+  Biased512 codes[4];
   __m512i scale_bytes;
 
   BiasedBlock(const std::uint8_t* groups, std::int64_t block) noexcept {
-    const __m512i table = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-    const __m512i mask = _mm512_set1_epi8(15);
-    const std::uint8_t* codes = block_codes(groups, block);
-    for (int d = 0; d < 4; ++d) {
-      const __m512i bytes = _mm512_loadu_si512(codes + 64 * d);
-      low[d] = _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, mask));
-      high[d] = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask));
-    }
+    for (int d = 0; d < 4; ++d) codes[d] = decode_biased(block_codes(groups, block) + 64 * d);
     scale_bytes = _mm512_cvtepu8_epi32(block_scales(groups, block));
   }
 };
@@ -56,17 +49,11 @@ struct alignas(16) OutlierBlock {
   }
 };
 
-static inline __m512i broadcast_quad(const std::int8_t* p) noexcept {
-  int bytes;
-  __builtin_memcpy(&bytes, p, sizeof bytes);
-  return _mm512_set1_epi32(bytes);
-}
-
 static inline __m512i outlier_dots(const OutlierBlock& a, const BiasedBlock& w) noexcept {
   __m512i dots = _mm512_set1_epi32(a.offset);
   for (int d = 0; d < 4; ++d) {
-    dots = _mm512_dpbusd_epi32(dots, w.low[d], broadcast_quad(a.even + 4 * d));
-    dots = _mm512_dpbusd_epi32(dots, w.high[d], broadcast_quad(a.odd + 4 * d));
+    dots = _mm512_dpbusd_epi32(dots, w.codes[d].low, broadcast32(a.even + 4 * d));
+    dots = _mm512_dpbusd_epi32(dots, w.codes[d].high, broadcast32(a.odd + 4 * d));
   }
   return dots;
 }
@@ -95,17 +82,14 @@ static inline bool add_outliers(const ShiftedRows& a, std::int64_t row_tile, boo
       const std::int64_t row = row_tile * kTileRows + r;
       const OutlierBlock block(a.outlier_codes + (row * a.num_blocks + b) * 16);
       const int scale = a.scales[row * a.padded_blocks + b];
-      // As in Flush: exponent fields well inside 1..254.
-      const bool normal = scale < formats::kE8m0NaN && w_largest < formats::kE8m0NaN &&
-                          scale + w_largest - 129 <= 216 && scale + w_smallest - 129 >= 8;
+      const bool normal = scales_are_normal(scale, scale, w_smallest, w_largest);
       for (int p = 0; p < 2; ++p) {
         const __m512 dots = _mm512_cvtepi32_ps(outlier_dots(block, w[p]));
         std::int32_t* at = sums.rows[r] + 16 * p;
         const __m512 before = _mm512_load_ps(at);
-        const __m512i bits = _mm512_slli_epi32(
-            _mm512_add_epi32(w[p].scale_bytes, _mm512_set1_epi32(scale - 129)), 23);
-        _mm512_store_ps(at, normal ? _mm512_fmadd_ps(dots, _mm512_castsi512_ps(bits), before)
-                                   : add_scaled_general(before, dots, scale, w[p].scale_bytes));
+        _mm512_store_ps(
+            at, normal ? add_scaled_normal(before, dots, row_exponent(scale), w[p].scale_bytes)
+                       : add_scaled_general(before, dots, scale, w[p].scale_bytes));
       }
     }
   }

@@ -36,5 +36,31 @@ static inline __m512 add_scaled_general(__m512 sum, __m512 dots, int a_byte,
   return _mm512_fmadd_ps(first, _mm512_castsi512_ps(second), sum);
 }
 
+// Where 2^(a_byte + w_byte - 254) / 4 has an exponent field a_byte + w_byte - 129 well
+// inside 1..254, it is a normal number, and so is its product with any int32: one factor will do.
+constexpr int kScaleBias = 129;
+
+constexpr bool scales_are_normal(int a_smallest, int a_largest, int w_smallest,
+                                 int w_largest) noexcept {
+  return a_largest < formats::kE8m0NaN && w_largest < formats::kE8m0NaN &&
+         a_largest + w_largest - kScaleBias <= 216 && a_smallest + w_smallest - kScaleBias >= 8;
+}
+
+/// A's part of that exponent field, in place.
+constexpr int row_exponent(int a_byte) noexcept {
+  return (a_byte - kScaleBias) * (1 << 23);
+}
+constexpr int row_byte(int exponent) noexcept {
+  return (exponent >> 23) + kScaleBias;
+}
+
+/// The same sum as add_scaled_general where scales_are_normal.
+static inline __m512 add_scaled_normal(__m512 sum, __m512 dots, int a_exponent,
+                                       __m512i w_bytes) noexcept {
+  const __m512i scale =
+      _mm512_add_epi32(_mm512_slli_epi32(w_bytes, 23), _mm512_set1_epi32(a_exponent));
+  return _mm512_fmadd_ps(dots, _mm512_castsi512_ps(scale), sum);
+}
+
 MXGEMM_ISA_END
 }  // namespace mxgemm::cpu

@@ -10,6 +10,7 @@
 // rows on (one VPDPBUSD a cycle); below, decoding W, or memory.
 #include <immintrin.h>
 
+#include "backend/cpu/biased_avx512.h"
 #include "backend/cpu/block_scale_avx512.h"
 #include "backend/cpu/gemm_driver.h"
 #include "backend/cpu/isa.h"
@@ -35,25 +36,6 @@ constexpr std::int64_t kPrefetchBytes = layout::kPanelGroupBytes / 4;  // with e
 }  // namespace
 
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
-
-/// 64 code bytes of a panel: low and high nibbles as doubled E2M1 value + 12.
-struct Decoded512 {
-  __m512i low, high;
-};
-static inline Decoded512 decode(const std::uint8_t* codes) noexcept {
-  const __m512i table = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-  const __m512i mask = _mm512_set1_epi8(15);
-  const __m512i bytes = _mm512_loadu_si512(codes);
-  return {_mm512_shuffle_epi8(table, _mm512_and_si512(bytes, mask)),
-          _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask))};
-}
-
-static inline __m512i broadcast(const void* p) noexcept {
-  int x;
-  __builtin_memcpy(&x, p, sizeof x);
-  return _mm512_set1_epi32(x);
-}
 
 /// Whether the scales that count of all 16 rows of a panel lie in the moderate range.
 static inline bool moderate_panel(const std::uint8_t* header) noexcept {
@@ -94,13 +76,13 @@ static inline void add_block512(const RowPointers& a, const std::uint8_t* codes,
                                 __m512* sum) noexcept {
   __m512i dots[kPanels][kRows];
   for (int r = 0; r < kRows; ++r)
-    for (int p = 0; p < kPanels; ++p) dots[p][r] = broadcast(a.offsets + r * a.row_step);
+    for (int p = 0; p < kPanels; ++p) dots[p][r] = broadcast32(a.offsets + r * a.row_step);
   for (int d = 0; d < 4; ++d) {
-    Decoded512 w[kPanels];
-    for (int p = 0; p < kPanels; ++p) w[p] = decode(codes + p * panel_bytes + d * 64);
+    Biased512 w[kPanels];
+    for (int p = 0; p < kPanels; ++p) w[p] = decode_biased(codes + p * panel_bytes + d * 64);
     for (int r = 0; r < kRows; ++r) {
       const std::int8_t* x = a.values + r * a.row_step * formats::kBlock + d * 8;
-      const __m512i even = broadcast(x), odd = broadcast(x + 4);
+      const __m512i even = broadcast32(x), odd = broadcast32(x + 4);
       for (int p = 0; p < kPanels; ++p) {
         dots[p][r] = _mm512_dpbusd_epi32(dots[p][r], w[p].low, even);
         dots[p][r] = _mm512_dpbusd_epi32(dots[p][r], w[p].high, odd);
@@ -115,7 +97,7 @@ static inline void add_block512(const RowPointers& a, const std::uint8_t* codes,
       const std::int64_t at = r * a.row_step;
       const __m512 d = _mm512_cvtepi32_ps(dots[p][r]);
       // Both factors are powers of two: adding the exponents costs no multiplier.
-      const __m512i factor = _mm512_add_epi32(w_exponents, broadcast(a.scales + at));
+      const __m512i factor = _mm512_add_epi32(w_exponents, broadcast32(a.scales + at));
       __m512& s = sum[p * kRows + r];
       s = kModerate ? _mm512_fmadd_ps(d, _mm512_castsi512_ps(factor), s)
                     : add_scaled_general(s, d, a.scale_bytes[at], w_exponents);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/activations.h"
 #include "backend/cpu/arena.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/isa_region.h"
@@ -38,25 +39,6 @@ ShiftedRows carve(Arena& arena, std::int64_t rows, std::int64_t k) noexcept {
   return r;
 }
 
-/// Packed codes, pads 0, and scales of blocks [first, first + count) of a row.
-void codes_of(const RunArgs& args, std::int64_t row, std::int64_t first, std::int64_t count,
-              std::uint8_t* codes, std::uint8_t* scales) noexcept {
-  const std::int64_t elements = std::min(count * kBlock, args.w.k - first * kBlock);
-  const auto bytes = static_cast<std::size_t>((elements + 1) / 2);
-  if (args.a_mxfp4.codes != nullptr) {
-    const Mxfp4View& a = args.a_mxfp4;
-    std::memcpy(codes, a.codes + row * a.codes_stride + first * 16, bytes);
-    std::memcpy(scales, a.scales + row * a.scales_stride + first, static_cast<std::size_t>(count));
-    if (elements % 2 != 0) codes[bytes - 1] &= 0x0F;  // callers' pads are not trusted
-  } else {
-    const auto* x = static_cast<const std::uint8_t*>(args.a.data) +
-                    (row * args.a.row_stride + first * kBlock) * size_of(args.a.dtype);
-    quantize_row_avx512(x, args.a.dtype, elements, scale_rule_addend(args.activation_rule),
-                        args.non_finite, codes, scales);
-  }
-  std::memset(codes + bytes, 0, static_cast<std::size_t>(count) * 16 - bytes);
-}
-
 }  // namespace
 
 MXGEMM_ISA_BEGIN("avx512f,avx512bw,avx512vl,avx512vbmi")
@@ -86,7 +68,7 @@ void shift_codes(const RunArgs& args, const ShiftedRow& row) noexcept {
   for (std::int64_t first = 0; first < num_blocks; first += kBatchBlocks) {
     const std::int64_t count = std::min(kBatchBlocks, num_blocks - first);
     std::uint8_t codes[kBatchBlocks * 16], scales[kBatchBlocks];
-    codes_of(args, row.row, first, count, codes, scales);
+    packed_blocks(args, quantize_row_avx512, row.row, first, count, codes, scales);
     for (std::int64_t b = 0; b < count; ++b) {
       std::memcpy(row.block(first + b), codes + b * 16, 16);
       row.scales[first + b] = scales[b];
@@ -122,7 +104,7 @@ static void set_outliers_apart(const RunArgs& args, const ShiftedRow& row) noexc
       const std::int64_t b = first + __builtin_ctz(outside);
       if (b >= row.out.num_blocks) break;
       std::uint8_t codes[16], scale;
-      codes_of(args, row.row, b, 1, codes, &scale);
+      packed_blocks(args, quantize_row_avx512, row.row, b, 1, codes, &scale);
       row.set_apart(b, codes);
     }
   }
